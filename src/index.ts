@@ -1,0 +1,3 @@
+/** The public API, in the order in which data flows. */
+export * as errors from './errors.ts';
+export type * from './types.ts';

@@ -1,0 +1,109 @@
+import type { ImageRef } from '../types.ts';
+
+/** Everything explicit: no default of a server may leak in. */
+export interface SamplingParams {
+  readonly temperature: number;
+  readonly topP: number;
+  /** -1 is off. */
+  readonly topK: number;
+  readonly minP: number;
+  readonly repetitionPenalty: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  readonly maxTokens: number;
+  readonly stopIds: readonly number[];
+  readonly stopStrings: readonly string[];
+  readonly seed: number;
+  readonly constraint?:
+    | { readonly kind: 'jsonSchema'; readonly schema: Readonly<Record<string, unknown>> }
+    | { readonly kind: 'regex' | 'grammar'; readonly source: string };
+}
+
+/** From token `from` of a reply on, `version` sampled it. */
+export interface VersionSpan {
+  readonly from: number;
+  readonly version: number;
+}
+
+export interface GenerateRequest {
+  /** Unique in flight; never a prefix of another id. */
+  readonly id: string;
+  /** Sticky routing and cache label. */
+  readonly trajectory: string;
+  /** Unexpanded: one placeholder id per image. */
+  readonly prompt: Int32Array;
+  readonly images?: readonly ImageRef[];
+  readonly sampling: SamplingParams;
+  readonly adapter?: string;
+  readonly priority?: number;
+  readonly scorePrompt?: boolean;
+  readonly signal?: AbortSignal;
+  /** Streaming: tokens as they are sampled. */
+  onTokens?(ids: Int32Array, logprobs: Float32Array): void;
+}
+
+export interface GenerateResult {
+  /** As sampled, the stop token included. */
+  readonly ids: Int32Array;
+  /** Of each sampled token, after temperature, before truncation (top-p, top-k, min-p). */
+  readonly logprobs: Float32Array;
+  /** `abort`: `ids` is a usable partial. */
+  readonly finish: 'stop' | 'length' | 'abort';
+  readonly versions: readonly VersionSpan[];
+  readonly promptTokens: number;
+  readonly cachedTokens?: number;
+  /** NaN for the first token, which nothing predicts. */
+  readonly promptLogprobs?: Float32Array;
+}
+
+/** New weights on their way to a server. */
+export type WeightUpdate =
+  | {
+      readonly kind: 'memory';
+      readonly version: number;
+      /** Hugging Face tensor names; the data lies in SharedArrayBuffers. */
+      readonly tensors: ReadonlyMap<
+        string,
+        { readonly shape: readonly number[]; readonly data: Float32Array }
+      >;
+    }
+  | { readonly kind: 'disk'; readonly version: number; readonly path: string }
+  | { readonly kind: 'lora'; readonly version: number; readonly name: string; readonly path: string }
+  | { readonly kind: 'collective'; readonly version: number; readonly group: string };
+
+export interface ServerInfo {
+  readonly engine: 'embedded' | 'sglang' | 'vllm' | 'scripted' | 'simulated';
+  readonly model: string;
+  readonly vocabulary: number;
+  readonly contextTokens: number;
+  readonly version: number;
+  /** Which distribution the reported log-probs are of. */
+  readonly logprobs: 'temperature' | 'processed' | 'raw';
+  readonly can: ReadonlySet<
+    | 'images'
+    | 'scorePrompt'
+    | 'lora'
+    | 'memory'
+    | 'disk'
+    | 'collective'
+    | 'pauseKeep'
+    | 'sleep'
+    | 'constraint'
+  >;
+}
+
+/** An engine that makes tokens: ids in, ids out; no text, no messages, no templates. */
+export interface InferenceServer {
+  info(): Promise<ServerInfo>;
+  /** Cheap; never generates. */
+  ready(signal?: AbortSignal): Promise<boolean>;
+  generate(request: GenerateRequest): Promise<GenerateResult>;
+  /** `abort` returns partials, `wait` lets running requests finish, `keep` freezes them in place. */
+  pause(mode: 'abort' | 'wait' | 'keep'): Promise<void>;
+  resume(): Promise<void>;
+  /** After this, every new token is of `weights.version`; cached prefixes of older versions are gone. */
+  update(weights: WeightUpdate): Promise<void>;
+  sleep?(): Promise<void>;
+  wake?(): Promise<void>;
+  close(): Promise<void>;
+}

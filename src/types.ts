@@ -1,0 +1,170 @@
+/**
+ * The nouns. A dataset yields tasks; an attempt at a task is a trajectory; all attempts at one task are a
+ * group; a batch is what a trainer eats; a step is one update and makes a new version of the weights.
+ */
+
+/** One row of a dataset, as the user wrote it. */
+export type Task = Readonly<Record<string, unknown>>;
+
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** A tool as the model is told of it: OpenAI's function form. Nested schema keys are kept as they are. */
+export interface ToolSchema {
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly description: string;
+    readonly parameters: JsonSchema;
+    readonly strict?: boolean;
+  };
+}
+
+/** An image by the hash of its bytes; the bytes lie in the run directory's `blobs/`. */
+export interface ImageRef {
+  readonly blob: string;
+  readonly mime: string;
+  readonly width: number;
+  readonly height: number;
+  /** How many positions the image takes in the context once the engine has expanded its placeholder. */
+  readonly tokens: number;
+}
+
+export type ContentPart =
+  | { readonly type: 'text'; readonly text: string }
+  | { readonly type: 'image'; readonly image: ImageRef };
+
+export type Content = string | readonly ContentPart[];
+
+/** A call that could be read. What could not is a `Problem`. */
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+}
+
+export type Message =
+  | { readonly role: 'system'; readonly content: Content }
+  | { readonly role: 'user'; readonly content: Content }
+  | {
+      readonly role: 'assistant';
+      readonly content: string;
+      readonly reasoning?: string;
+      readonly toolCalls?: readonly ToolCall[];
+    }
+  | { readonly role: 'tool'; readonly content: Content; readonly toolCallId: string; readonly name: string };
+
+/** A model's mistake: told to the model, recorded, counted; never an exception. */
+export interface Problem {
+  readonly kind:
+    | 'malformed-call'
+    | 'unknown-tool'
+    | 'bad-arguments'
+    | 'tool-threw'
+    | 'tool-timeout'
+    | 'too-many-calls';
+  readonly message: string;
+  /** The text that could not be read, or the tool's name. */
+  readonly source: string;
+}
+
+/**
+ * A run of tokens trained as one sequence. All arrays have the length of `ids`.
+ *
+ *   ids      | prompt | reply 1 | tool result | reply 2 |
+ *   sampled  | 0 … 0  | 1 … 1   | 0  …  0     | 1 … 1   |
+ *   trained  | 0 … 0  | 1 … 1   | 0  …  0     | 1 … 1   |  a subset of sampled
+ *   logprobs | 0 … 0  | by the engine, when it sampled, after temperature | 0 where not sampled
+ *   versions | -1 …   | version of the weights that sampled the token     | -1 where not sampled
+ *   turns    | 0 … 0  | 1 … 1   | 1  …  1     | 2 … 2   |  0 is the prompt; a turn is a reply and what answers it
+ */
+export interface Segment {
+  readonly ids: Int32Array;
+  readonly sampled: Uint8Array;
+  readonly trained: Uint8Array;
+  readonly logprobs: Float32Array;
+  readonly versions: Int32Array;
+  readonly turns: Int32Array;
+  readonly images: readonly { readonly at: number; readonly image: ImageRef }[];
+}
+
+/** How a trajectory ended, and with it whether it is retried, scored and trained (docs/architecture.md). */
+export type End =
+  | { readonly kind: 'completed' }
+  | { readonly kind: 'truncated'; readonly why: 'turns' | 'tokens' | 'context' | 'time' }
+  | {
+      readonly kind: 'failed';
+      readonly boundary: 'infrastructure' | 'environment' | 'agent' | 'reward';
+      readonly message: string;
+    }
+  | { readonly kind: 'cancelled'; readonly why: string };
+
+/** One tool call as it was run: what the model asked, what it got, how long it took. */
+export interface ToolRun {
+  readonly call: ToolCall;
+  readonly result: Content;
+  readonly problem?: Problem;
+  /** Step reward, if the tool gave one. */
+  readonly reward?: number;
+  readonly metrics?: Readonly<Record<string, number>>;
+  readonly milliseconds: number;
+  readonly cached?: boolean;
+}
+
+/** One reply and what answered it. `start`/`end` are the reply's token offsets in its segment. */
+export interface Turn {
+  readonly segment: number;
+  readonly start: number;
+  readonly end: number;
+  readonly finish: 'stop' | 'length' | 'abort';
+  readonly toolCalls: readonly ToolCall[];
+  readonly toolRuns: readonly ToolRun[];
+  readonly problems: readonly Problem[];
+  /** Step reward of the turn itself (an interaction's score, an agent's own credit). */
+  readonly reward?: number;
+}
+
+/** A stretch of a trajectory's time, in milliseconds since the run's clock began. */
+export interface Span {
+  readonly kind: 'wait' | 'generate' | 'tool' | 'interaction' | 'reward';
+  readonly name: string;
+  readonly turn: number;
+  readonly start: number;
+  readonly end: number;
+  readonly attributes?: Readonly<Record<string, string | number | boolean>>;
+}
+
+/** One attempt at a task. */
+export interface Trajectory<T = Task> {
+  readonly id: string;
+  readonly step: number;
+  /** Position of the task in its dataset: the task's name in seeds, logs and links. */
+  readonly taskIndex: number;
+  readonly task: T;
+  readonly attempt: number;
+  readonly segments: readonly Segment[];
+  readonly messages: readonly Message[];
+  readonly turns: readonly Turn[];
+  /** Text of the last reply, special tokens removed. */
+  readonly text: string;
+  readonly end: End;
+  readonly spans: readonly Span[];
+  /** What an agent wants to hand to rewards or the log. */
+  readonly extra: Readonly<Record<string, unknown>>;
+}
+
+/** A trajectory with its rewards by name; `reward` is their weighted sum, undefined if it was not scored. */
+export interface Scored<T = Task> {
+  readonly trajectory: Trajectory<T>;
+  readonly rewards: Readonly<Record<string, number>>;
+  readonly reward: number | undefined;
+}
+
+/** All attempts at one task, in order of attempt. */
+export interface Group<T = Task> {
+  readonly taskIndex: number;
+  readonly task: T;
+  readonly attempts: readonly Scored<T>[];
+}
+
+/** Named numbers of one step; names follow verl's where verl has one (docs/metrics.md). */
+export type Metrics = Record<string, number>;

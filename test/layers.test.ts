@@ -1,0 +1,59 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { posix } from 'node:path';
+import { expect, test } from 'vitest';
+
+const GROUND = ['errors', 'types', 'lib']; // anyone may import these
+const STAGES = ['agent', 'chat', 'dataset', 'gateway', 'inference', 'reward', 'training', 'watch', 'engine'];
+const SPINE = ['rollout', 'train', 'evaluate', 'options', 'index', 'cli', 'quickstart']; // wire the stages together
+
+const part = (file: string) => file.split('/')[0]!.replace(/\.ts$/, '');
+
+/** Every import or re-export of a relative module: whether it is type-only, and where it points. */
+function importsOf(source: string) {
+  return [
+    ...source.matchAll(/^\s*(?:import|export)\s+(type\s)?[^'"]*?from\s+['"](\.[^'"]+)['"]/gms),
+    ...source.matchAll(/\bimport\(\s*()['"](\.[^'"]+)['"]/g),
+  ].map(([, type, target]) => ({ typeOnly: Boolean(type), target: target! }));
+}
+
+function violations(files: ReadonlyMap<string, string>): string[] {
+  const wrong: string[] = [];
+  for (const [file, source] of files) {
+    const from = part(file);
+    if (![...GROUND, ...STAGES, ...SPINE].includes(from)) wrong.push(`${file}: not on the map`);
+    if (/(^|\/)utils?(\/|\.ts$)/.test(file)) wrong.push(`${file}: named after nothing`);
+    for (const { typeOnly, target } of importsOf(source)) {
+      const to = part(posix.join(posix.dirname(file), target));
+      if (from === to || GROUND.includes(to) || SPINE.includes(from)) continue;
+      if (typeOnly && STAGES.includes(from) && STAGES.includes(to)) continue; // a shape, not a value
+      wrong.push(`${file} imports ${target}`);
+    }
+  }
+  return wrong;
+}
+
+test('values of one stage meet another only in the spine', () => {
+  const files = new Map(
+    readdirSync('src', { recursive: true, encoding: 'utf8' })
+      .map((file) => file.replaceAll('\\', '/'))
+      .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+      .map((file) => [file, readFileSync(`src/${file}`, 'utf8')]),
+  );
+  expect(violations(files)).toEqual([]);
+});
+
+test('the rule names an offender', () => {
+  const files = new Map([
+    ['agent/agent.ts', `import { gateway } from '../gateway/gateway.ts';`],
+    ['chat/chat.ts', `import type { Tool } from '../agent/tool.ts';`],
+    ['training/batch.ts', `import { train } from '../train.ts';`],
+    ['lib/utils.ts', ''],
+    ['stray/file.ts', ''],
+  ]);
+  expect(violations(files)).toEqual([
+    'agent/agent.ts imports ../gateway/gateway.ts',
+    'training/batch.ts imports ../train.ts',
+    'lib/utils.ts: named after nothing',
+    'stray/file.ts: not on the map',
+  ]);
+});

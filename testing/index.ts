@@ -1,0 +1,2 @@
+/** What our tests, and our users' tests, run against. */
+export {};
