@@ -1,6 +1,64 @@
-import { Command } from 'commander';
+import { Command, CommanderError } from 'commander';
+import { RollcallError } from '../errors.ts';
+
+type Register = (program: Command) => void;
+
+/** One file a command, loaded only when it is the one asked for: `rollcall --help` alone loads them all. */
+const COMMANDS: Record<string, () => Promise<Register>> = {
+  // quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
+};
 
 export async function main(argv: readonly string[]): Promise<void> {
-  const program = new Command('rollcall').description('Trains the model behind a tool-using agent.');
-  await program.parseAsync(argv, { from: 'user' });
+  const program = new Command('rollcall')
+    .description('Trains the model behind a tool-using agent by reinforcement learning.')
+    .option('--debug', 'show stack traces of errors')
+    .exitOverride();
+  const asked = argv.find((word) => !word.startsWith('-'));
+  const names = asked !== undefined && asked in COMMANDS ? [asked] : Object.keys(COMMANDS);
+  for (const name of names) (await COMMANDS[name]!())(program);
+  try {
+    await program.parseAsync(argv, { from: 'user' });
+  } catch (error) {
+    process.exitCode = report(error, argv.includes('--debug'));
+  }
+}
+
+/** One clear message and exit code 1; a stack trace only for our own bugs or when asked. */
+function report(error: unknown, debug: boolean): number {
+  if (error instanceof CommanderError) return error.exitCode; // commander has printed it
+  if (!(error instanceof Error)) {
+    console.error(`rollcall: ${String(error)}`);
+  } else if (debug) {
+    console.error(error);
+  } else if (error instanceof RollcallError) {
+    console.error(`rollcall: ${error.message}`);
+  } else if (isSystemError(error)) {
+    console.error(`rollcall: ${describeSystemError(error)}`);
+  } else {
+    console.error(`rollcall: ${error.name}: ${error.message} (an unexpected error; --debug shows where)`);
+  }
+  return 1;
+}
+
+type SystemError = Error & { readonly code: string; readonly path?: string };
+
+function isSystemError(error: Error): error is SystemError {
+  return 'code' in error && 'syscall' in error;
+}
+
+function describeSystemError({ code, path, message }: SystemError): string {
+  const where = path === undefined ? '' : `: ${path}`;
+  switch (code) {
+    case 'ENOSPC':
+      return `the disk is full${where}; free some space, then continue with --resume`;
+    case 'EACCES':
+    case 'EPERM':
+      return `no permission${where}`;
+    case 'ENOENT':
+      return `no such file or directory${where}`;
+    case 'EADDRINUSE':
+      return `the port is in use: ${message}`;
+    default:
+      return message;
+  }
 }
