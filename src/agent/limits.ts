@@ -1,0 +1,30 @@
+/**
+ * What a trajectory may use. Reaching a limit truncates the trajectory; it never fails it. An observation that
+ * would leave no room for a reply is dropped, so that a trajectory ends on sampled tokens.
+ */
+export interface Limits {
+  /** Replies per trajectory. Tool calls in the last one are not run. */
+  readonly turns: number;
+  readonly tokensPerReply: number;
+  /** Replies and what answers them, over all segments; the first prompt is not counted. */
+  readonly tokensPerTrajectory: number;
+  /** Prompt, replies and answers of one segment; an image counts as its expanded tokens. */
+  readonly contextTokens: number;
+  readonly secondsPerTrajectory: number;
+  readonly toolTimeoutMs: number;
+  /** Tool calls run per reply; the model is told of those beyond it. */
+  readonly callsPerTurn: number;
+  /** Longer tool results are shortened; see a tool's `keep`. */
+  readonly tokensPerToolResult: number;
+}
+
+export const DEFAULT_LIMITS: Limits = {
+  turns: 8, // agents that need more are rare, and a loop that never ends is common before training
+  tokensPerReply: 1024,
+  tokensPerTrajectory: 4096,
+  contextTokens: Number.POSITIVE_INFINITY, // the server's own context is applied by the run
+  secondsPerTrajectory: 600,
+  toolTimeoutMs: 30_000,
+  callsPerTurn: 8,
+  tokensPerToolResult: 1024,
+};
