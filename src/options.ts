@@ -1,0 +1,299 @@
+import type { Agent } from './agent/agent.ts';
+import { DEFAULT_LIMITS, type Limits } from './agent/limits.ts';
+import { DEFAULT_SAMPLING } from './agent/sampling.ts';
+import type { Dataset } from './dataset/dataset.ts';
+import { ConfigError } from './errors.ts';
+import type { InferenceServer } from './inference/server.ts';
+import { nearest } from './lib/nearest.ts';
+import type { Reward } from './reward/reward.ts';
+import type { Algorithm } from './training/algorithm.ts';
+import type { Trainer } from './training/trainer.ts';
+import type { Task } from './types.ts';
+
+/**
+ * Every option of a run: its type, default, reason and check, in one table. What a run does (agent, tools,
+ * rewards, algorithm, dataset) is passed as values beside it. Nothing starts before `resolveOptions` is content.
+ */
+
+interface Option<V> {
+  readonly default: V;
+  readonly reason: string;
+  /** What is wrong with a value, or undefined. */
+  readonly check: (value: V) => string | undefined;
+}
+
+const option = <V>(value: V, check: Option<V>['check'], reason: string): Option<V> => ({
+  default: value,
+  reason,
+  check,
+});
+
+const integerFrom = (least: number) => (value: number) =>
+  Number.isInteger(value) && value >= least ? undefined : `use a whole number of ${least} or more`;
+const numberIn = (least: number, most: number) => (value: number) =>
+  value >= least && value <= most ? undefined : `use a number from ${least} to ${most}`;
+const positive = (value: number) => (value > 0 ? undefined : 'use a number above 0');
+const boolean = (value: boolean) => (typeof value === 'boolean' ? undefined : 'use true or false');
+const anything = () => undefined;
+const oneOf =
+  <V>(...values: readonly V[]) =>
+  (value: V) =>
+    values.includes(value) ? undefined : `use one of ${values.map((one) => JSON.stringify(one)).join(', ')}`;
+
+export const OPTIONS = {
+  steps: option(100, integerFrom(0), 'Updates of the policy; a run is resumed, not restarted, to add more.'),
+  tasksPerStep: option(
+    32,
+    integerFrom(1),
+    'Enough groups that a step has some with both good and bad attempts.',
+  ),
+  attemptsPerTask: option(
+    8,
+    integerFrom(1),
+    'The group a task is compared within; 8 is the usual compromise.',
+  ),
+  seed: option(1, integerFrom(0), 'The same seed gives the same run.'),
+  resume: option(false, boolean, 'Continue the run in runDir from its latest checkpoint.'),
+  concurrency: option(256, integerFrom(1), 'Trajectories in progress at once.'),
+  trustPrompt: option(
+    false,
+    boolean,
+    "Special-token text in a dataset's prompts becomes those tokens; off, so that data cannot forge turns.",
+  ),
+  limits: {
+    turns: option(DEFAULT_LIMITS.turns, integerFrom(1), 'Replies per trajectory.'),
+    tokensPerReply: option(DEFAULT_LIMITS.tokensPerReply, integerFrom(1), 'One reply.'),
+    tokensPerTrajectory: option(
+      DEFAULT_LIMITS.tokensPerTrajectory,
+      integerFrom(1),
+      'Replies and what answers them; the first prompt is not counted.',
+    ),
+    contextTokens: option(
+      DEFAULT_LIMITS.contextTokens,
+      positive,
+      "One segment; never above the servers' own.",
+    ),
+    secondsPerTrajectory: option(
+      DEFAULT_LIMITS.secondsPerTrajectory,
+      positive,
+      'A hung agent frees its slot.',
+    ),
+    toolTimeoutMs: option(
+      DEFAULT_LIMITS.toolTimeoutMs,
+      positive,
+      'A hung tool is told to the model as a problem.',
+    ),
+    callsPerTurn: option(DEFAULT_LIMITS.callsPerTurn, integerFrom(1), 'Tool calls run per reply.'),
+    tokensPerToolResult: option(
+      DEFAULT_LIMITS.tokensPerToolResult,
+      integerFrom(1),
+      'Longer results are shortened.',
+    ),
+  },
+  sampling: {
+    temperature: option(
+      DEFAULT_SAMPLING.temperature,
+      numberIn(0.01, 100),
+      'Of training rollouts; 1 is the policy itself.',
+    ),
+    topP: option(
+      DEFAULT_SAMPLING.topP,
+      numberIn(0, 1),
+      'Truncated sampling makes log-probs and policy disagree.',
+    ),
+    topK: option(DEFAULT_SAMPLING.topK, integerFrom(-1), '-1 is off.'),
+    minP: option(DEFAULT_SAMPLING.minP, numberIn(0, 1), '0 is off.'),
+    repetitionPenalty: option(DEFAULT_SAMPLING.repetitionPenalty, positive, '1 is off.'),
+    presencePenalty: option(DEFAULT_SAMPLING.presencePenalty, numberIn(-2, 2), '0 is off.'),
+    frequencyPenalty: option(DEFAULT_SAMPLING.frequencyPenalty, numberIn(-2, 2), '0 is off.'),
+    stopStrings: option<readonly string[]>(
+      DEFAULT_SAMPLING.stopStrings,
+      anything,
+      "Beside the model's own stop tokens.",
+    ),
+  },
+  optimizer: {
+    learningRate: option(
+      1e-6,
+      positive,
+      'Full fine-tuning of a pretrained model; small fresh models take 1e-4 and more.',
+    ),
+    schedule: option<'constant' | 'linear' | 'cosine'>(
+      'constant',
+      oneOf('constant', 'linear', 'cosine'),
+      'Short runs change little while the policy moves.',
+    ),
+    warmupSteps: option(
+      0,
+      integerFrom(0),
+      "Adam's first steps are already small when gradients are clipped.",
+    ),
+    finalShare: option(0, numberIn(0, 1), 'Share of the learning rate left at the last step of a schedule.'),
+    beta1: option(0.9, numberIn(0, 1), "Adam's own."),
+    beta2: option(0.999, numberIn(0, 1), "Adam's own."),
+    epsilon: option(1e-8, positive, "Adam's own."),
+    weightDecay: option(0.01, numberIn(0, 1), "AdamW's own; decoupled from the gradient."),
+    clipNorm: option(1, numberIn(0, Number.POSITIVE_INFINITY), 'Global gradient norm; 0 is off.'),
+    miniBatches: option(1, integerFrom(1), 'Updates per batch; 1 keeps every update on-policy.'),
+    epochs: option(1, integerFrom(1), 'Passes over a batch.'),
+    tokensPerMicroBatch: option(16_384, integerFrom(1), 'Bounds memory; does not change the gradient.'),
+  },
+  evaluation: {
+    every: option(
+      10,
+      integerFrom(0),
+      'Steps between held-out evaluations; 0 leaves only the first and the last.',
+    ),
+    before: option(true, boolean, 'Without a first point no curve shows what training did.'),
+    tasks: option(200, integerFrom(1), 'At most so many tasks of each validation set.'),
+    attempts: option(1, integerFrom(1), 'Attempts per task; more give mean, best and majority at k.'),
+    temperature: option(0, numberIn(0, 100), '0 is greedy: what a user of the model would see.'),
+  },
+  checkpoints: {
+    every: option(
+      10,
+      integerFrom(0),
+      'Steps between checkpoints; the last step always leaves one. 0 leaves only that.',
+    ),
+    keep: option(2, integerFrom(1), 'One to resume from, one in case.'),
+  },
+  failures: {
+    tolerateShare: option(0.5, numberIn(0, 1), 'More attempts of a step failing for one cause stop the run.'),
+    retries: option(2, integerFrom(0), 'Tries after the first, of an environment or a reward that failed.'),
+  },
+} as const;
+
+type Values<Table> = {
+  readonly [K in keyof Table]: Table[K] extends Option<infer V> ? V : Values<Table[K]>;
+};
+type Given<Table> = {
+  readonly [K in keyof Table]?: (Table[K] extends Option<infer V> ? V : Given<Table[K]>) | undefined;
+};
+
+/** The plain, serialisable options, all of them set. */
+export type PlainOptions = Values<typeof OPTIONS>;
+
+/** Where tokens are made and weights are trained. `embedded()` is both, in this process. */
+export interface Backend {
+  readonly name: string;
+  openServers(model: string): Promise<readonly InferenceServer[]>;
+  openTrainer(role: 'policy' | 'reference' | 'critic', model: string): Promise<Trainer>;
+}
+
+/** What a run does: values, not settings. */
+export interface RunParts<T = Task> {
+  /** A directory in the Hugging Face layout, or a hub name. */
+  readonly model: string;
+  readonly tasks: Dataset<T>;
+  /** Held-out tasks by name; one dataset is named `validation`. */
+  readonly validation?: Dataset<T> | Readonly<Record<string, Dataset<T>>> | undefined;
+  readonly agent: Agent<T>;
+  readonly rewards: readonly Reward<T>[];
+  readonly algorithm?: Algorithm | undefined;
+  readonly backend?: Backend | undefined;
+  readonly runDir: string;
+  /** Stops the run at once; a run stopped so is resumable. To finish the step first, break out of the loop. */
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+/** How far a phase of a step has come. */
+export interface Progress {
+  readonly step: number;
+  readonly phase: 'rollout' | 'training' | 'evaluation' | 'checkpoint';
+  readonly done: number;
+  readonly total: number;
+  readonly tokens?: number;
+}
+
+export type TrainOptions<T = Task> = Given<typeof OPTIONS> & RunParts<T>;
+export type ResolvedOptions<T = Task> = PlainOptions & RunParts<T>;
+
+const PART_NAMES: readonly (keyof RunParts)[] = [
+  'model',
+  'tasks',
+  'validation',
+  'agent',
+  'rewards',
+  'algorithm',
+  'backend',
+  'runDir',
+  'signal',
+  'onProgress',
+];
+
+/** Fills in defaults and checks every value; throws a ConfigError with the option's path and what would be right. */
+export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
+  const { model, tasks, agent, rewards, runDir } = given;
+  for (const [name, value] of Object.entries({ model, tasks, agent, rewards, runDir })) {
+    if (value === undefined) throw new ConfigError(`${name} is missing; train() needs it`);
+  }
+  if (rewards.length === 0) throw new ConfigError('rewards is empty; without a reward nothing is learned');
+  refuseDuplicates(
+    'rewards',
+    rewards.map((reward) => reward.name),
+  );
+  const parts = Object.fromEntries(
+    PART_NAMES.filter((name) => given[name] !== undefined).map((name) => [name, given[name]]),
+  ) as unknown as RunParts<T>;
+  const plain = Object.fromEntries(
+    Object.entries(given).filter(([name]) => !PART_NAMES.includes(name as never)),
+  );
+  return { ...resolvePlain(plain), ...parts };
+}
+
+/** The plain options alone: what YAML, overrides and `options.json` carry. */
+export function resolvePlain(given: Readonly<Record<string, unknown>>): PlainOptions {
+  return resolveTable(OPTIONS, given, '') as PlainOptions;
+}
+
+function resolveTable(
+  table: object,
+  given: Readonly<Record<string, unknown>>,
+  path: string,
+): Record<string, unknown> {
+  for (const name of Object.keys(given)) {
+    if (name in table) continue;
+    const known = [...Object.keys(table), ...(path === '' ? PART_NAMES : [])];
+    throw new ConfigError(`unknown option ${path}${name}; did you mean ${path}${nearest(name, known)}?`);
+  }
+  return Object.fromEntries(
+    Object.entries(table).map(([name, entry]) => {
+      const value = given[name];
+      if (!isOption(entry)) {
+        if (value !== undefined && (typeof value !== 'object' || value === null)) {
+          throw new ConfigError(`${path}${name} is ${show(value)}; it is a group of options`);
+        }
+        return [name, resolveTable(entry, (value ?? {}) as Record<string, unknown>, `${path}${name}.`)];
+      }
+      if (value === undefined) return [name, entry.default];
+      if (typeof value !== typeof entry.default) {
+        throw new ConfigError(
+          `${path}${name} is ${show(value)}; use a ${typeof entry.default}, such as ${show(entry.default)}`,
+        );
+      }
+      const wrong = entry.check(value as never);
+      if (wrong !== undefined) throw new ConfigError(`${path}${name} is ${show(value)}; ${wrong}`);
+      return [name, value];
+    }),
+  );
+}
+
+function isOption(entry: unknown): entry is Option<unknown> {
+  return typeof entry === 'object' && entry !== null && 'reason' in entry && 'check' in entry;
+}
+
+function refuseDuplicates(what: string, names: readonly string[]): void {
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined)
+    throw new ConfigError(`${what} has two named ${JSON.stringify(twice)}; names must differ`);
+}
+
+function show(value: unknown): string {
+  return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
+}
+
+/** The limits of a run on servers whose context is known. */
+export function limitsWithin(limits: Limits, serverContextTokens: number): Limits {
+  return { ...limits, contextTokens: Math.min(limits.contextTokens, serverContextTokens) };
+}
