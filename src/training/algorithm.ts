@@ -1,0 +1,60 @@
+import type { AdvantageOptions } from './advantages/advantage.ts';
+import type { CorrectionOptions } from './correction.ts';
+import type { KlOptions } from './kl.ts';
+import type { Aggregation } from './losses/aggregation.ts';
+import type { LossOptions } from './losses/loss.ts';
+
+/**
+ * A training algorithm is a value: which advantage, which loss, how tokens are averaged, what is filtered and
+ * what keeps it close to a reference. It is plain data (a `custom` part aside), so it can be logged, stored
+ * beside a batch and run again. The functions that act on it are pure; `updatePolicy` calls them.
+ */
+export interface Algorithm {
+  /** As in the paper, for logs. */
+  readonly name: string;
+  readonly advantage: AdvantageOptions;
+  readonly loss: LossOptions;
+  readonly aggregation: Aggregation;
+  /** Coefficient of the mean entropy, which is maximised; 0 is off. */
+  readonly entropyBonus: number;
+  readonly kl?: KlOptions;
+  /**
+   * The policy that the ratio compares to. `recompute`: the trainer scores the batch before the first update
+   * (verl: decoupled). `behaviour`: what the engine reported when it sampled (verl: bypass; one forward less).
+   */
+  readonly old: 'recompute' | 'behaviour';
+  readonly correction?: CorrectionOptions;
+  /** DAPO's dynamic sampling: groups whose attempts all got the same are replaced by new ones. */
+  readonly dynamicSampling?: DynamicSampling;
+  /** DAPO's soft penalty for long trajectories. */
+  readonly overlong?: Overlong;
+  /** What a truncated trajectory does: is trained; counts in its group without being trained; is left out. */
+  readonly truncated: 'train' | 'mask' | 'leave-out';
+  /** Whether rewards of turns and tools join the token rewards. Off: only the trajectory's reward counts. */
+  readonly turnRewards: boolean;
+  readonly critic?: CriticOptions;
+}
+
+export interface DynamicSampling {
+  /** A reward's name, or `reward` for the weighted sum. */
+  readonly metric: string;
+  /** Rounds of refill before the step goes on with what it has; 0 is no limit. */
+  readonly maxRefills: number;
+}
+
+export interface Overlong {
+  /** Length at which the penalty is full; tokens after the prompt, observations included. */
+  readonly maxTokens: number;
+  /** The penalty rises linearly over the last `bufferTokens` before `maxTokens`. */
+  readonly bufferTokens: number;
+  readonly penalty: number;
+}
+
+export interface CriticOptions {
+  /** The value may move this far from what it was before the update; 0 is no clipping. */
+  readonly clip: number;
+  /** Steps in which only the critic learns. */
+  readonly warmupSteps: number;
+  /** Weight of the value loss where the value head sits on the policy itself. */
+  readonly coefficient: number;
+}

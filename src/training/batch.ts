@@ -1,0 +1,225 @@
+import { RewardError } from '../errors.ts';
+import type { Group, ImageRef, Scored, Segment, Trajectory } from '../types.ts';
+import type { Algorithm, Overlong } from './algorithm.ts';
+
+/**
+ * From groups of attempts to what a trainer eats. This is the only place that decides which tokens are trained,
+ * which attempts count in a group's statistics and where a reward lies; `micro-batches.ts` turns the sequences
+ * into rows of the trainer's port.
+ */
+export interface Batch {
+  readonly step: number;
+  /** Of the weights that are about to be updated. */
+  readonly version: number;
+  /** How many groups have a trajectory here. */
+  readonly groups: number;
+  /** Every attempt that counts in its group, also those without a trained token. */
+  readonly trajectories: readonly BatchTrajectory[];
+  /** Every segment with at least one trained token. */
+  readonly sequences: readonly Sequence[];
+  readonly leftOut: readonly LeftOut[];
+}
+
+export interface BatchTrajectory {
+  readonly id: string;
+  readonly taskIndex: number;
+  readonly attempt: number;
+  /** Index of the group, 0 to `groups` − 1. */
+  readonly group: number;
+  readonly rewards: Readonly<Record<string, number>>;
+  /** As scored. */
+  readonly score: number;
+  /** With the penalty for length. */
+  readonly reward: number;
+  /** Reward of the greedy attempt (ReMax). */
+  readonly baseline?: number;
+  /** Indices into `Batch.sequences`. */
+  readonly sequences: readonly number[];
+  /** Rewards of turns and their tools, each on a trained token: (sequence, position in it). */
+  readonly turnRewards: readonly {
+    readonly sequence: number;
+    readonly at: number;
+    readonly reward: number;
+  }[];
+  readonly trainedTokens: number;
+  readonly promptTokens: number;
+  /** After the prompt, observations included. */
+  readonly responseTokens: number;
+  readonly truncated: boolean;
+}
+
+/** One segment, as a trainer sees it. Arrays have the length of `ids`. */
+export interface Sequence {
+  readonly trajectory: number;
+  readonly segment: number;
+  readonly ids: Int32Array;
+  readonly trained: Uint8Array;
+  /** Positions of the trained tokens, ascending; never 0. */
+  readonly positions: Int32Array;
+  /** Log-probs of the engine that sampled. */
+  readonly behaviour: Float32Array;
+  readonly versions: Int32Array;
+  readonly turns: Int32Array;
+  readonly images: readonly { readonly at: number; readonly image: ImageRef }[];
+}
+
+export interface LeftOut {
+  readonly id: string;
+  readonly taskIndex: number;
+  readonly attempt: number;
+  readonly why: 'failed' | 'cancelled' | 'not-scored' | 'truncated' | 'reward-not-finite';
+  readonly message: string;
+}
+
+export interface BatchOptions {
+  readonly step: number;
+  /** Of the weights that are about to be updated. */
+  readonly version: number;
+  readonly algorithm: Pick<Algorithm, 'truncated' | 'overlong'>;
+  /** Reward of one greedy attempt per group, in order of groups (ReMax). */
+  readonly baselines?: readonly (number | undefined)[];
+}
+
+/**
+ * A failed or unscored attempt is in no statistics and not trained. A truncated one follows
+ * `algorithm.truncated`. A group of which nothing is left vanishes.
+ */
+export function createBatch(groups: readonly Group[], options: BatchOptions): Batch {
+  const trajectories: BatchTrajectory[] = [];
+  const sequences: Sequence[] = [];
+  const leftOut: LeftOut[] = [];
+  let groupCount = 0;
+  for (const [groupIndex, group] of groups.entries()) {
+    const before = trajectories.length;
+    for (const scored of group.attempts) {
+      const out = reasonToLeaveOut(scored, options.algorithm.truncated);
+      if (out) leftOut.push({ ...coordinates(scored.trajectory), ...out });
+      else addTrajectory(scored, groupCount, options.baselines?.[groupIndex]);
+    }
+    if (trajectories.length > before) groupCount++;
+  }
+  return {
+    step: options.step,
+    version: options.version,
+    groups: groupCount,
+    trajectories,
+    sequences,
+    leftOut,
+  };
+
+  function addTrajectory({ trajectory, rewards, reward }: Scored, group: number, baseline?: number): void {
+    const score = reward!;
+    const truncated = trajectory.end.kind === 'truncated';
+    const trains = !(truncated && options.algorithm.truncated === 'mask');
+    const own: number[] = [];
+    const sequenceOfSegment = new Map<number, number>();
+    if (trains) {
+      for (const [number, segment] of trajectory.segments.entries()) {
+        const sequence = sequenceOf(segment, trajectories.length, number);
+        if (sequence.positions.length === 0) continue;
+        sequenceOfSegment.set(number, sequences.length);
+        own.push(sequences.length);
+        sequences.push(sequence);
+      }
+    }
+    const responseTokens = responseLength(trajectory);
+    trajectories.push({
+      ...coordinates(trajectory),
+      group,
+      rewards,
+      score,
+      reward: score + overlongPenalty(responseTokens, options.algorithm.overlong),
+      ...(baseline === undefined ? {} : { baseline }),
+      sequences: own,
+      turnRewards: turnRewardsOf(trajectory, (segment) => {
+        const index = sequenceOfSegment.get(segment);
+        return index === undefined ? undefined : { index, sequence: sequences[index]! };
+      }),
+      trainedTokens: own.reduce((sum, index) => sum + sequences[index]!.positions.length, 0),
+      promptTokens: promptLength(trajectory.segments[0]),
+      responseTokens,
+      truncated,
+    });
+  }
+}
+
+const coordinates = ({ id, taskIndex, attempt }: Trajectory) => ({ id, taskIndex, attempt });
+
+function reasonToLeaveOut(
+  { trajectory, reward }: Scored,
+  truncated: Algorithm['truncated'],
+): Pick<LeftOut, 'why' | 'message'> | undefined {
+  const { end } = trajectory;
+  if (end.kind === 'failed') return { why: 'failed', message: `${end.boundary}: ${end.message}` };
+  if (reward === undefined) {
+    return end.kind === 'cancelled'
+      ? { why: 'cancelled', message: end.why }
+      : { why: 'not-scored', message: 'has no reward' };
+  }
+  if (!Number.isFinite(reward)) return { why: 'reward-not-finite', message: `its reward is ${reward}` };
+  if (end.kind === 'truncated' && truncated === 'leave-out') return { why: 'truncated', message: end.why };
+  return undefined;
+}
+
+function sequenceOf(segment: Segment, trajectory: number, number: number): Sequence {
+  const trained = Uint8Array.from(segment.trained);
+  if (trained.length > 0) trained[0] = 0; // nothing predicts the first token
+  const positions: number[] = [];
+  for (let at = 1; at < trained.length; at++) if (trained[at]) positions.push(at);
+  return {
+    trajectory,
+    segment: number,
+    ids: segment.ids,
+    trained,
+    positions: Int32Array.from(positions),
+    behaviour: segment.logprobs,
+    versions: segment.versions,
+    turns: segment.turns,
+    images: segment.images,
+  };
+}
+
+/** A turn's reward lies on its last trained token; of a turn that is not trained, on the last one before it. */
+function turnRewardsOf(
+  trajectory: Trajectory,
+  sequenceOfSegment: (segment: number) => { index: number; sequence: Sequence } | undefined,
+): BatchTrajectory['turnRewards'] {
+  const placed: { sequence: number; at: number; reward: number }[] = [];
+  let last: { sequence: number; at: number } | undefined;
+  for (const turn of trajectory.turns) {
+    const found = sequenceOfSegment(turn.segment);
+    const at = found?.sequence.positions.findLast(
+      (position) => position >= turn.start && position < turn.end,
+    );
+    if (found && at !== undefined) last = { sequence: found.index, at };
+    const reward = turn.toolRuns.reduce((sum, run) => sum + (run.reward ?? 0), turn.reward ?? 0);
+    if (!Number.isFinite(reward)) {
+      throw new RewardError(
+        `trajectory ${trajectory.id} has a turn reward of ${reward}; a tool's or turn's reward must be a finite number`,
+      );
+    }
+    if (reward !== 0 && last) placed.push({ ...last, reward });
+  }
+  return placed;
+}
+
+function promptLength(first: Segment | undefined): number {
+  if (!first) return 0;
+  const end = first.sampled.indexOf(1);
+  return end < 0 ? first.ids.length : end;
+}
+
+/** Tokens after the prompt. A segment whose context was rewritten adds what follows its own first reply. */
+function responseLength(trajectory: Trajectory): number {
+  return trajectory.segments.reduce((sum, segment) => sum + segment.ids.length - promptLength(segment), 0);
+}
+
+/**
+ * DAPO, soft over-long punishment: 0 up to max − buffer, then falling linearly; `−penalty` at max and
+ * falling further beyond it.
+ */
+export function overlongPenalty(tokens: number, overlong: Overlong | undefined): number {
+  if (!overlong) return 0;
+  const excess = tokens - (overlong.maxTokens - overlong.bufferTokens);
+  return Math.min((-excess / overlong.bufferTokens) * overlong.penalty, 0);
+}
