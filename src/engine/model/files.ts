@@ -24,6 +24,18 @@ import {
 import { type ModelConfig, parseModelConfig } from './config.ts';
 import { isIgnoredWeight, type WeightSpec, weightSpecs } from './weights.ts';
 
+/** What a model folder carries along besides weights. */
+export const TOKENIZER_FILES = [
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'vocab.json',
+  'merges.txt',
+  'chat_template.jinja',
+  'generation_config.json',
+] as const;
+
 const CHUNK_BYTES = 4 << 20;
 
 export interface Tensor {
@@ -217,6 +229,14 @@ export class FileSet {
   ): void {
     const parts = tensors.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
     this.#write(name, [encodeSafetensorsHeader(tensors, metadata), ...parts]);
+  }
+
+  /** Copies those of `names` that `from` has. */
+  copy(from: string, names: readonly string[]): void {
+    for (const name of names) {
+      const source = join(from, name);
+      if (existsSync(source)) this.text(name, readFileSync(source));
+    }
   }
 
   commit(): void {

@@ -1,0 +1,178 @@
+/** Random models: a shape, a tokenizer, a seed. */
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { ConfigError } from '../../errors.ts';
+import { createRandom, hashSeed } from '../../lib/random.ts';
+import { type ModelConfig, modelConfigJson } from './config.ts';
+import { FileSet, readJson, TOKENIZER_FILES } from './files.ts';
+import { type WeightSpec, weightElements, weightSpecs } from './weights.ts';
+
+/** What a tokenizer decides for a model. */
+interface TokenizerFacts {
+  readonly vocabulary: number;
+  readonly bosId: number | undefined;
+  readonly eosIds: readonly number[];
+}
+
+type Shape = Omit<ModelConfig, 'family' | 'attentionBias' | 'headNorm' | keyof TokenizerFacts>;
+
+const COMMON = { normEpsilon: 1e-6, tied: true } as const;
+
+/** `26m` has the shape of MiniMind2-Small; counts are for vocabularies of about 60, 150, 2000 and 6400. */
+export const MODEL_SIZES = {
+  tiny: {
+    ...COMMON,
+    hidden: 32,
+    layers: 2,
+    heads: 4,
+    kvHeads: 2,
+    headSize: 16,
+    intermediate: 64,
+    contextTokens: 512,
+    ropeBase: 1000,
+  },
+  '1m': {
+    ...COMMON,
+    hidden: 128,
+    layers: 4,
+    heads: 8,
+    kvHeads: 4,
+    headSize: 32,
+    intermediate: 352,
+    contextTokens: 2048,
+    ropeBase: 1000,
+  },
+  '11m': {
+    ...COMMON,
+    hidden: 384,
+    layers: 6,
+    heads: 6,
+    kvHeads: 2,
+    headSize: 64,
+    intermediate: 1152,
+    contextTokens: 8192,
+    ropeBase: 10000,
+  },
+  '26m': {
+    ...COMMON,
+    hidden: 512,
+    layers: 8,
+    heads: 8,
+    kvHeads: 2,
+    headSize: 64,
+    intermediate: 1408,
+    contextTokens: 32768,
+    ropeBase: 1000000,
+  },
+} as const satisfies Record<string, Shape>;
+
+export type ModelSize = keyof typeof MODEL_SIZES;
+
+export interface CreateModelOptions {
+  readonly directory: string;
+  readonly size: ModelSize;
+  /** A folder with a `tokenizer.json`, or that file; its companions are copied along. */
+  readonly tokenizer: string;
+  readonly family?: ModelConfig['family'];
+  readonly seed?: number;
+  readonly overrides?: Partial<Shape>;
+}
+
+/** Writes a model folder with random weights and returns its config. */
+export function createModel(options: CreateModelOptions): ModelConfig {
+  const { directory, size, family = 'llama', seed = 0 } = options;
+  if (!Object.hasOwn(MODEL_SIZES, size)) {
+    throw new ConfigError(`size ${size} is unknown; ${Object.keys(MODEL_SIZES).join(', ')} are known`);
+  }
+  if (existsSync(join(directory, 'config.json'))) {
+    throw new ConfigError(`${directory} already holds a model; choose another folder`);
+  }
+  const tokenizer = tokenizerFolder(options.tokenizer);
+  const config: ModelConfig = {
+    family,
+    ...MODEL_SIZES[size],
+    ...options.overrides,
+    ...tokenizerFacts(tokenizer),
+    attentionBias: family === 'qwen2',
+    headNorm: family === 'qwen3',
+  };
+  mkdirSync(directory, { recursive: true });
+  const files = new FileSet(directory);
+  files.text('config.json', `${JSON.stringify(modelConfigJson(config), null, 2)}\n`);
+  files.tensors(
+    'model.safetensors',
+    weightSpecs(config).map((spec) => ({
+      name: spec.name,
+      shape: spec.shape,
+      data: randomWeight(spec, seed),
+    })),
+  );
+  files.copy(tokenizer, TOKENIZER_FILES);
+  files.commit();
+  return config;
+}
+
+/**
+ * Linear layers and embeddings are normal with standard deviation 1/√fan_in: activations and logits then
+ * start at a scale near 1, and a small model learns far sooner than with a fixed 0.02.
+ */
+export function randomWeight(spec: WeightSpec, seed: number): Float32Array {
+  const data = new Float32Array(weightElements(spec));
+  if (spec.kind === 'norm') return data.fill(1);
+  if (spec.kind === 'bias') return data;
+  const random = createRandom(hashSeed(seed, spec.name));
+  const deviation = 1 / Math.sqrt(spec.shape[1]!);
+  for (let index = 0; index < data.length; index += 2) {
+    const radius = deviation * Math.sqrt(-2 * Math.log(1 - random.next()));
+    const angle = 2 * Math.PI * random.next();
+    data[index] = radius * Math.cos(angle);
+    if (index + 1 < data.length) data[index + 1] = radius * Math.sin(angle);
+  }
+  return data;
+}
+
+function tokenizerFolder(path: string): string {
+  if (!existsSync(path)) throw new ConfigError(`tokenizer ${path}: no such file or folder`);
+  if (statSync(path).isDirectory()) {
+    if (existsSync(join(path, 'tokenizer.json'))) return path;
+    throw new ConfigError(`tokenizer ${path}: no tokenizer.json in this folder`);
+  }
+  if (basename(path) === 'tokenizer.json') return dirname(path);
+  throw new ConfigError(`tokenizer ${path}: a file named tokenizer.json, or its folder, is needed`);
+}
+
+function tokenizerFacts(folder: string): TokenizerFacts {
+  const file = join(folder, 'tokenizer.json');
+  const json = readJson(file) as {
+    model?: { vocab?: Record<string, number> | unknown[] };
+    added_tokens?: { id: number; content: string }[];
+  } | null;
+  const vocab = json?.model?.vocab;
+  if (typeof vocab !== 'object' || vocab === null) throw new ConfigError(`${file}: model.vocab is missing`);
+  const added = json?.added_tokens ?? [];
+  let vocabulary = Array.isArray(vocab) ? vocab.length : 0;
+  const ids = new Map<string, number>(added.map(({ content, id }) => [content, id]));
+  if (!Array.isArray(vocab)) {
+    for (const [token, id] of Object.entries(vocab)) {
+      vocabulary = Math.max(vocabulary, id + 1);
+      if (!ids.has(token)) ids.set(token, id);
+    }
+  }
+  for (const { id } of added) vocabulary = Math.max(vocabulary, id + 1);
+  const special = specialTokens(folder);
+  const eos = special.eos === undefined ? undefined : ids.get(special.eos);
+  return {
+    vocabulary,
+    bosId: special.bos === undefined ? undefined : ids.get(special.bos),
+    eosIds: eos === undefined ? [] : [eos],
+  };
+}
+
+function specialTokens(folder: string): { bos: string | undefined; eos: string | undefined } {
+  const file = join(folder, 'tokenizer_config.json');
+  if (!existsSync(file)) return { bos: undefined, eos: undefined };
+  const json = JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>;
+  const text = (value: unknown) =>
+    typeof value === 'string' ? value : (value as { content?: string } | null | undefined)?.content;
+  return { bos: text(json.bos_token), eos: text(json.eos_token) };
+}
