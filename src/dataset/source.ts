@@ -1,0 +1,71 @@
+import type { DatasetError } from '../errors.ts';
+
+/** A row as a file holds it. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** Rows by number. `read` answers at once what it has at hand, so that a scan does not wait on every row. */
+export interface Source {
+  /** For messages: the file. */
+  readonly name: string;
+  readonly count: number;
+  /**
+   * First rows of the runs that are decoded together, when decoding one row costs as much as its run.
+   * Absent: any row is as cheap as any other.
+   */
+  readonly runs?: readonly number[];
+  read(index: number): Row | Promise<Row>;
+  /** `train.parquet, row 17`: what a person would look for. */
+  where(index: number): string;
+  close(): Promise<void>;
+}
+
+/** One bad row, seen and skipped. */
+export interface BadRow {
+  readonly index: number;
+  readonly error: DatasetError;
+}
+
+export function arraySource(rows: readonly Row[], name = 'array'): Source {
+  return {
+    name,
+    count: rows.length,
+    read: (index) => rows[index]!,
+    where: (index) => `${name}, row ${index}`,
+    close: async () => {},
+  };
+}
+
+/** Several files one after another, numbered through. */
+export function joinSources(sources: readonly Source[]): Source {
+  if (sources.length === 1) return sources[0]!;
+  const starts: number[] = [];
+  let count = 0;
+  for (const source of sources) {
+    starts.push(count);
+    count += source.count;
+  }
+  const locate = (index: number): [Source, number] => {
+    let which = starts.length - 1;
+    while (starts[which]! > index) which--;
+    return [sources[which]!, index - starts[which]!];
+  };
+  const hasRuns = sources.some((source) => source.runs);
+  return {
+    name: sources.map((source) => source.name).join(', '),
+    count,
+    ...(hasRuns && {
+      runs: sources.flatMap((source, which) => (source.runs ?? [0]).map((start) => start + starts[which]!)),
+    }),
+    read: (index) => {
+      const [source, inside] = locate(index);
+      return source.read(inside);
+    },
+    where: (index) => {
+      const [source, inside] = locate(index);
+      return source.where(inside);
+    },
+    close: async () => {
+      await Promise.all(sources.map((source) => source.close()));
+    },
+  };
+}
