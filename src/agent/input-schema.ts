@@ -1,0 +1,113 @@
+/**
+ * A tool's input: any Standard Schema that can give its JSON schema (zod, valibot, arktype …) or a plain JSON
+ * schema. The JSON schema goes into the prompt; the check's words go to the model.
+ */
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+import { ConfigError } from '../errors.ts';
+import type { JsonSchema } from '../types.ts';
+
+/** The part of the Standard Schema interface (standardschema.dev) that tools use. */
+export interface StandardSchema<Output = unknown> {
+  readonly '~standard': {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => StandardResult<Output> | Promise<StandardResult<Output>>;
+    readonly jsonSchema?: { readonly input: (options: { target: 'draft-2020-12' }) => JsonSchema };
+    readonly types?: { readonly input: unknown; readonly output: Output } | undefined;
+  };
+}
+
+type StandardResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly Issue[] };
+
+interface Issue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+export type InputSchema = StandardSchema | JsonSchema;
+
+/** What `run` is given: the schema's output, or any object for a plain JSON schema. */
+export type InputOf<Schema> = Schema extends StandardSchema<infer Output> ? Output : Record<string, unknown>;
+
+export type Checked = { readonly input: unknown } | { readonly wrong: readonly string[] };
+
+export interface CompiledSchema {
+  readonly json: JsonSchema;
+  check(value: unknown): Promise<Checked>;
+}
+
+/** Throws a ConfigError when the schema cannot be told to a model or is not a schema. */
+export function compileSchema(schema: InputSchema, owner: string): CompiledSchema {
+  return isStandardSchema(schema) ? fromStandardSchema(schema, owner) : fromJsonSchema(schema, owner);
+}
+
+function isStandardSchema(schema: InputSchema): schema is StandardSchema {
+  return typeof (schema as { '~standard'?: unknown })['~standard'] === 'object';
+}
+
+function fromStandardSchema(schema: StandardSchema, owner: string): CompiledSchema {
+  const standard = schema['~standard'];
+  if (!standard.jsonSchema) {
+    throw new ConfigError(
+      `${owner}: its input is a ${standard.vendor} schema that gives no JSON schema, so the model cannot be told of it; ` +
+        `use a library with Standard JSON Schema (zod 4.2 or newer), or a plain JSON schema`,
+    );
+  }
+  return {
+    json: forPrompt(standard.jsonSchema.input({ target: 'draft-2020-12' })),
+    check: async (value) => {
+      const result = await standard.validate(value);
+      if (!result.issues) return { input: result.value };
+      return { wrong: result.issues.map(({ message, path = [] }) => at(path.map(keyOf), message)) };
+    },
+  };
+}
+
+const ajv = new Ajv2020({ allErrors: true, strict: false, useDefaults: true, validateFormats: false });
+
+function fromJsonSchema(schema: JsonSchema, owner: string): CompiledSchema {
+  let validate: ValidateFunction;
+  try {
+    validate = ajv.compile(schema);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError(`${owner}: its input is not a valid JSON schema: ${why}`, { cause });
+  }
+  return {
+    json: forPrompt(schema),
+    check: async (value) => {
+      const input = structuredClone(value); // defaults are filled in place
+      return validate(input) ? { input } : { wrong: (validate.errors ?? []).map(inWords) };
+    },
+  };
+}
+
+function inWords({ instancePath, message, params, keyword }: ErrorObject): string {
+  const path = instancePath.split('/').slice(1);
+  if (keyword === 'additionalProperties') return at(path, `unknown key '${params.additionalProperty}'`);
+  if (keyword === 'enum') return at(path, `must be one of ${JSON.stringify(params.allowedValues)}`);
+  return at(path, message ?? keyword);
+}
+
+const at = (path: readonly string[], message: string) =>
+  path.length > 0 ? `${path.join('.')}: ${message}` : message;
+
+const keyOf = (part: PropertyKey | { readonly key: PropertyKey }) =>
+  String(typeof part === 'object' ? part.key : part);
+
+/** `$schema` and the bounds of a safe integer say nothing to a model and cost tokens. */
+function forPrompt(schema: JsonSchema): JsonSchema {
+  const clean = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(clean);
+    if (typeof value !== 'object' || value === null) return value;
+    return Object.fromEntries(
+      Object.entries(value)
+        .filter(([key, inner]) => !(Math.abs(Number(inner)) === Number.MAX_SAFE_INTEGER && /imum$/.test(key)))
+        .map(([key, inner]) => [key, clean(inner)]),
+    );
+  };
+  const { $schema: _, ...rest } = schema;
+  return clean(rest) as JsonSchema;
+}

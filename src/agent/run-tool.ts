@@ -1,0 +1,131 @@
+/**
+ * One tool call: found, checked, run within its time, shortened. Never throws: what the model did wrong becomes a
+ * `Problem` and a text that tells it so; what it cannot help (the environment) comes back as such.
+ */
+import { ToolError } from '../errors.ts';
+import type { Clock } from '../lib/clock.ts';
+import { TimeLimitReached, withTimeLimit } from '../lib/time-limit.ts';
+import type { Content, Problem, ToolCall, ToolRun } from '../types.ts';
+import type { Limits } from './limits.ts';
+import { shortenToCharacters, shortenToTokens, type TextTokens } from './shorten.ts';
+import type { Tool, ToolContext, ToolResult } from './tool.ts';
+
+export interface RunToolOptions {
+  readonly tools: readonly Tool[];
+  readonly limits: Pick<Limits, 'toolTimeoutMs' | 'tokensPerToolResult'>;
+  readonly tokens: TextTokens;
+  readonly clock: Clock;
+  /** The trajectory's: aborts when it is out of time or cancelled. */
+  readonly signal: AbortSignal;
+  /** Opens the tool for the trajectory, at its first call; rejects with ToolError. */
+  contextOf(tool: Tool, signal: AbortSignal): Promise<ToolContext<unknown>>;
+}
+
+export type RunToolOutcome =
+  | { readonly kind: 'ran'; readonly run: ToolRun }
+  /** The environment failed: not the model's business. */
+  | { readonly kind: 'environment'; readonly error: ToolError }
+  /** The trajectory's signal aborted. */
+  | { readonly kind: 'stopped' };
+
+export async function runTool(call: ToolCall, options: RunToolOptions): Promise<RunToolOutcome> {
+  const began = options.clock.now();
+  const ran = (rest: Omit<ToolRun, 'call' | 'milliseconds'>): RunToolOutcome => ({
+    kind: 'ran',
+    run: { call, ...rest, milliseconds: options.clock.now() - began },
+  });
+  const mistake = (kind: Problem['kind'], message: string): RunToolOutcome => {
+    const told = shortenToTokens(message, options.limits.tokensPerToolResult, 'head', options.tokens);
+    return ran({ result: told, problem: { kind, message: told, source: call.name } });
+  };
+
+  const tool = options.tools.find(({ name }) => name === call.name);
+  if (!tool) {
+    const names = options.tools.map(({ name }) => name).join(', ');
+    return mistake('unknown-tool', `Unknown tool '${call.name}'. Available tools: ${names || 'none'}.`);
+  }
+  const timeoutMs = tool.timeoutMs ?? options.limits.toolTimeoutMs;
+  try {
+    const checked = await tool.input.check(call.arguments);
+    if ('wrong' in checked) {
+      return mistake('bad-arguments', `Invalid arguments for '${tool.name}': ${checked.wrong.join('; ')}.`);
+    }
+    const execute = () =>
+      withTimeLimit(
+        async (signal) => readOutput(await tool.run(checked.input, await options.contextOf(tool, signal))),
+        { milliseconds: timeoutMs, clock: options.clock, signal: options.signal },
+      );
+    const { result, cached } = tool.pure
+      ? await remembered(tool, checked.input, execute)
+      : await fresh(execute);
+    return ran({
+      result: contentOf(result, tool, options),
+      ...(result.reward === undefined ? {} : { reward: result.reward }),
+      ...(result.metrics === undefined ? {} : { metrics: result.metrics }),
+      ...(cached ? { cached } : {}),
+    });
+  } catch (error) {
+    if (options.signal.aborted) return { kind: 'stopped' };
+    if (error instanceof ToolError) return { kind: 'environment', error };
+    if (error instanceof TimeLimitReached) {
+      return mistake(
+        'tool-timeout',
+        `Tool '${tool.name}' was stopped: it took longer than ${timeoutMs / 1000} s.`,
+      );
+    }
+    return mistake('tool-threw', `Error executing tool '${tool.name}': ${messageOf(error)}`);
+  }
+}
+
+function contentOf(
+  { content, images = [] }: ToolResult,
+  tool: Tool,
+  { limits, tokens }: RunToolOptions,
+): Content {
+  const short =
+    tool.charactersPerResult === undefined
+      ? content
+      : shortenToCharacters(content, tool.charactersPerResult, tool.keep);
+  const text = shortenToTokens(short, tool.tokensPerResult ?? limits.tokensPerToolResult, tool.keep, tokens);
+  if (images.length === 0) return text;
+  return [
+    ...images.map((image) => ({ type: 'image', image }) as const),
+    ...(text === '' ? [] : [{ type: 'text', text } as const]),
+  ];
+}
+
+/** Whatever a tool returns, in the long form. */
+function readOutput(output: unknown): ToolResult {
+  if (output === undefined || output === null) return { content: '' };
+  if (typeof output !== 'object') return { content: String(output) };
+  const { content, images, reward, metrics } = output as Partial<ToolResult>;
+  if (typeof content !== 'string') return { content: JSON.stringify(output) };
+  return {
+    content,
+    ...(images === undefined ? {} : { images }),
+    ...(reward === undefined ? {} : { reward }),
+    ...(metrics === undefined ? {} : { metrics }),
+  };
+}
+
+const fresh = async (execute: () => Promise<ToolResult>) => ({ result: await execute(), cached: false });
+
+/** Results of pure tools, oldest forgotten first. What failed is not remembered. */
+const memory = new WeakMap<Tool, Map<string, ToolResult>>();
+const REMEMBERED_PER_TOOL = 10_000;
+
+async function remembered(tool: Tool, input: unknown, execute: () => Promise<ToolResult>) {
+  const results = memory.get(tool) ?? new Map<string, ToolResult>();
+  memory.set(tool, results);
+  const key = JSON.stringify(input);
+  const known = results.get(key);
+  if (known) return { result: known, cached: true };
+  const result = await execute();
+  results.set(key, result);
+  if (results.size > REMEMBERED_PER_TOOL) results.delete(results.keys().next().value!);
+  return { result, cached: false };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
