@@ -192,6 +192,8 @@ export interface RunParts<T = Task> {
   readonly algorithm?: Algorithm | undefined;
   readonly backend?: Backend | undefined;
   readonly runDir: string;
+  /** The module that passed these, for `options.json`. */
+  readonly config?: { readonly path: string; readonly sha256: string } | undefined;
   /** Stops the run at once; a run stopped so is resumable. To finish the step first, break out of the loop. */
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
@@ -218,6 +220,7 @@ const PART_NAMES: readonly (keyof RunParts)[] = [
   'algorithm',
   'backend',
   'runDir',
+  'config',
   'signal',
   'onProgress',
 ];

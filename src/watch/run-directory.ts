@@ -15,6 +15,7 @@ import type { Metrics } from '../types.ts';
  *   checkpoints/global_step_N/      weights, optimizer, state.json; written beside and renamed
  *   checkpoints/latest              the name of the newest complete one
  *   summary.json                    how the run ended
+ *   set-aside/                      batches with a number that was not finite, for `rollcall replay`
  *   discarded/                      what lay past the checkpoint when the run was resumed
  *
  * Every JSON file carries `format`. A torn last line is skipped by every reader.
@@ -37,6 +38,7 @@ export const runPaths = (directory: string) => ({
   latest: join(directory, 'checkpoints', 'latest'),
   summary: join(directory, 'summary.json'),
   discarded: join(directory, 'discarded'),
+  setAside: join(directory, 'set-aside'),
 });
 
 const checkpointName = (step: number) => `global_step_${step}`;

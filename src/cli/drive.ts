@@ -1,0 +1,61 @@
+import { realClock } from '../lib/clock.ts';
+import type { TrainOptions } from '../options.ts';
+import type { StepReport } from '../run.ts';
+import { train } from '../train.ts';
+import type { Task } from '../types.ts';
+import { createDisplay, type ProgressDisplay } from './progress.ts';
+
+/** Exit code of a run that a person stopped at once, as shells use it for SIGINT. */
+const STOPPED = 130;
+
+export interface DriveOptions<T extends Task> {
+  readonly display?: ProgressDisplay;
+  onStep?(report: StepReport<T>): void;
+}
+
+/**
+ * Runs `train` for a person at a terminal. Ctrl-C once: the step is finished, a checkpoint is left. Twice: the run
+ * stops at once. Both can be resumed. Without a terminal a hang-up (closed session) is ignored.
+ *
+ * @returns whether the run went to its end.
+ */
+export async function driveTraining<T extends Task>(
+  options: TrainOptions<T>,
+  { display = createDisplay({ stream: process.stderr, now: realClock().now }), onStep }: DriveOptions<T> = {},
+): Promise<boolean> {
+  const abort = new AbortController();
+  let stopping = false;
+  const interrupt = () => {
+    if (stopping) {
+      abort.abort(new Error('stopped by the user'));
+      return;
+    }
+    stopping = true;
+    display.say(
+      'Finishing this step, then stopping; press Ctrl-C again to stop at once. Resume with --resume.',
+    );
+  };
+  const ignore = () => {};
+  process.on('SIGINT', interrupt);
+  process.on('SIGTERM', interrupt);
+  if (!process.stdout.isTTY) process.on('SIGHUP', ignore);
+  let finished = false;
+  try {
+    for await (const report of train({ ...options, signal: abort.signal, onProgress: display.progress })) {
+      display.step(report as StepReport<never>);
+      onStep?.(report);
+      finished = report.step === report.steps;
+      if (stopping) break;
+    }
+  } catch (error) {
+    if (!abort.signal.aborted) throw error;
+    process.exitCode = STOPPED;
+  } finally {
+    display.done();
+    process.off('SIGINT', interrupt);
+    process.off('SIGTERM', interrupt);
+    process.off('SIGHUP', ignore);
+  }
+  if (!finished) display.say(`Stopped. Continue with --resume; the run is in ${options.runDir}`);
+  return finished;
+}

@@ -1,0 +1,129 @@
+import pc from 'picocolors';
+import type { Progress } from '../options.ts';
+import type { StepReport } from '../run.ts';
+
+/**
+ * What a person sees while a run goes on. On a terminal: one status line that is redrawn, with the time left of
+ * the phase and of the run, and a line per finished step above it. Elsewhere (nohup, CI): only the lines per step, no
+ * cursor codes.
+ */
+export interface ProgressDisplay {
+  progress(progress: Progress): void;
+  step(report: StepReport<never>): void;
+  say(line: string): void;
+  done(): void;
+}
+
+export interface DisplayOptions {
+  readonly stream: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number };
+  readonly now: () => number;
+}
+
+const REDRAW_MS = 100;
+const PHASES: Record<Progress['phase'], string> = {
+  rollout: 'rolling out',
+  training: 'training',
+  evaluation: 'evaluating',
+  checkpoint: 'saving',
+};
+
+export function createDisplay({ stream, now }: DisplayOptions): ProgressDisplay {
+  const live = stream.isTTY === true;
+  let phase = { name: '', began: 0 };
+  let drawnAt = 0;
+  let status = '';
+  const stepSeconds: number[] = [];
+  let stepsLeft = 0;
+
+  const clear = () => {
+    if (live && status !== '') stream.write('\r\u001b[2K');
+    status = '';
+  };
+  const say = (line: string) => {
+    clear();
+    stream.write(`${line}\n`);
+  };
+
+  return {
+    say,
+    progress: ({ step, phase: name, done, total, tokens }) => {
+      if (!live) return;
+      if (name !== phase.name || done === 0) phase = { name, began: now() };
+      if (now() - drawnAt < REDRAW_MS && done < total) return;
+      drawnAt = now();
+      const elapsed = (now() - phase.began) / 1000;
+      const left = done > 0 ? (elapsed / done) * (total - done) : Number.NaN;
+      const parts = [
+        pc.bold(`step ${step}`),
+        `${PHASES[name]} ${bar(done / Math.max(1, total))} ${done}/${total}`,
+        tokens !== undefined && elapsed > 0 ? `${compact(tokens / elapsed)} tokens/s` : '',
+        Number.isNaN(left) ? '' : `${clock(left)} left`,
+        stepSeconds.length > 0 ? pc.dim(`run ${clock(stepsLeft * recentMean(stepSeconds))} left`) : '',
+      ].filter((part) => part !== '');
+      clear();
+      status = parts.join('  ');
+      stream.write(status);
+    },
+    step: (report) => {
+      const took = report.metrics['timing_s/step'];
+      if (report.step > 0 && took !== undefined) stepSeconds.push(took);
+      stepsLeft = report.steps - report.step;
+      const left =
+        stepSeconds.length > 0 && stepsLeft > 0 ? `  ${clock(stepsLeft * recentMean(stepSeconds))} left` : '';
+      say(`${describeStep(report)}${left}`);
+      for (const notice of report.notices) say(pc.yellow(`  ${notice}`));
+    },
+    done: clear,
+  };
+}
+
+/** One plain line a step: the numbers people look at first, in a fixed order. */
+export function describeStep({
+  step,
+  steps,
+  metrics,
+}: Pick<StepReport<never>, 'step' | 'steps' | 'metrics'>): string {
+  const width = String(steps).length;
+  const parts = [`step ${String(step).padStart(width)}/${steps}`];
+  const add = (label: string, name: string, format: (value: number) => string) => {
+    const value = metrics[name];
+    if (value !== undefined && !Number.isNaN(value)) parts.push(`${label} ${format(value)}`);
+  };
+  const fixed = (digits: number) => (value: number) => value.toFixed(digits);
+  const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
+  add('reward', 'critic/score/mean', fixed(3));
+  for (const name of Object.keys(metrics)) {
+    const [, set] = /^val-core\/(.+)\/reward\/mean@\d+$/.exec(name) ?? [];
+    if (set !== undefined) add(pc.cyan(set), name, fixed(3));
+  }
+  add('valid calls', 'tools/valid', percent);
+  add('turns', 'num_turns/mean', fixed(1));
+  add('tokens', 'response_length/mean', fixed(0));
+  add('entropy', 'actor/entropy', fixed(2));
+  add('grad', 'actor/grad_norm', fixed(2));
+  add('rollout', 'timing_s/gen', (value) => `${value.toFixed(1)} s`);
+  add('train', 'timing_s/update_actor', (value) => `${value.toFixed(1)} s`);
+  return parts.join('  ');
+}
+
+function bar(share: number, width = 16): string {
+  const filled = Math.round(share * width);
+  return pc.cyan('█'.repeat(filled)) + pc.dim('░'.repeat(width - filled));
+}
+
+function recentMean(values: readonly number[]): number {
+  const recent = values.slice(-5);
+  return recent.reduce((sum, value) => sum + value, 0) / recent.length;
+}
+
+/** 0:42, 12:05, 1:02:03 */
+function clock(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
+  const padded = (value: number) => String(value).padStart(2, '0');
+  return hours > 0 ? `${hours}:${padded(minutes)}:${padded(rest)}` : `${minutes}:${padded(rest)}`;
+}
+
+function compact(value: number): string {
+  return value >= 10_000 ? `${(value / 1000).toFixed(1)}k` : value.toFixed(0);
+}

@@ -1,0 +1,31 @@
+import { execFileSync } from 'node:child_process';
+import { OPTIONS, type ResolvedOptions } from '../options.ts';
+
+/** What `options.json` holds: the plain options, and the names of what was passed as code. */
+export function describeOptions<T>(options: ResolvedOptions<T>): object {
+  const plain = Object.fromEntries(Object.keys(OPTIONS).map((name) => [name, options[name as never]]));
+  const { model, agent, rewards, algorithm, backend, tasks, config } = options;
+  return {
+    ...plain,
+    model,
+    tasks: { name: tasks.name, length: tasks.length },
+    agent: { name: agent.name },
+    rewards: rewards.map(({ name, weight }) => ({ name, weight })),
+    algorithm: algorithm ?? null,
+    backend: backend?.name ?? null,
+    // Agent, tools and rewards are code: the module that defined them, and the commit it was at.
+    config: config ?? null,
+    gitCommit: gitCommit(),
+    node: process.version,
+    platform: `${process.platform}-${process.arch}`,
+  };
+}
+
+function gitCommit(): string | null {
+  try {
+    const options = { encoding: 'utf8' as const, timeout: 2000, stdio: ['ignore', 'pipe', 'ignore'] as ['ignore', 'pipe', 'ignore'] };
+    return execFileSync('git', ['rev-parse', 'HEAD'], options).trim();
+  } catch {
+    return null;
+  }
+}

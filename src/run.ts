@@ -1,0 +1,331 @@
+import { existsSync } from 'node:fs';
+import type { ChatFormat } from './chat/format.ts';
+import { loadChatFormat } from './chat/load.ts';
+import type { Dataset } from './dataset/dataset.ts';
+import { openSampler, type Sampler } from './dataset/sampler.ts';
+import { embedded } from './engine/embedded.ts';
+import { ConfigError } from './errors.ts';
+import { gateway } from './gateway/gateway.ts';
+import type { InferenceServer } from './inference/server.ts';
+import { realClock } from './lib/clock.ts';
+import { hashSeed } from './lib/random.ts';
+import { describeOptions } from './options/describe.ts';
+import { limitsWithin, type ResolvedOptions } from './options.ts';
+import type { RolloutOptions } from './rollout.ts';
+import { type Algorithm, checkAlgorithm } from './training/algorithm.ts';
+import { grpo } from './training/algorithms.ts';
+import { learningRateShare } from './training/schedule.ts';
+import type { Trainer } from './training/trainer.ts';
+import type { UpdateOptions, UpdateResult, UpdateState } from './training/update-policy.ts';
+import type { Group, Metrics, Task } from './types.ts';
+import { rolloutMetrics } from './watch/rollout-metrics.ts';
+import {
+  appendMetrics,
+  type Checkpoint,
+  createRunDirectory,
+  discardPast,
+  readLatestCheckpoint,
+  runPaths,
+  writeCheckpoint,
+  writeOptions,
+  writeSummary,
+} from './watch/run-directory.ts';
+import { writeTrajectories } from './watch/trajectory-store.ts';
+
+/** What one step did. `step` 0 is the evaluation before training. */
+export interface StepReport<T = Task> {
+  readonly step: number;
+  readonly steps: number;
+  /** Of the weights after the step. */
+  readonly version: number;
+  /** Since the run's first start, pauses between a stop and its resume not counted. */
+  readonly seconds: number;
+  readonly metrics: Metrics;
+  readonly groups: readonly Group<T>[];
+  /** Sentences for the user: what looks wrong, and what to do. */
+  readonly notices: readonly string[];
+}
+
+/** What a checkpoint holds beside the weights and the optimizer. */
+interface RunState {
+  readonly version: number;
+  readonly seconds: number;
+  readonly sampler: unknown;
+  readonly update: UpdateState | undefined;
+}
+
+/** All that lives as long as a run: its directory, model, servers, position in the tasks. */
+export interface Run<T extends Task> {
+  readonly step: number;
+  readonly version: number;
+  readonly algorithm: Algorithm;
+  readonly validation: Readonly<Record<string, Dataset<T>>>;
+  takeTasks(count: number): Promise<{ index: number; task: T }[]>;
+  rolloutOptions(step: number, purpose?: 'evaluation'): Omit<RolloutOptions<T>, 'tasks' | 'attempts'>;
+  updateOptions(step: number): Omit<UpdateOptions, 'batch'>;
+  /** Times a part of the step, as `timing_s/NAME`. */
+  time<R>(name: string, work: () => Promise<R>): Promise<R>;
+  /** New weights to every server. */
+  publish(update: UpdateResult): Promise<void>;
+  /** Writes the step's trajectories and metrics; the step is then done. */
+  record(done: {
+    groups?: readonly Group<T>[];
+    update?: UpdateResult;
+    evaluations: readonly { metrics: Metrics }[];
+  }): Promise<StepReport<T>>;
+  checkpoint(): Promise<void>;
+  finish(): Promise<void>;
+  /** Leaves a checkpoint of the last finished step, unless the run was aborted, and closes everything. */
+  close(): Promise<void>;
+}
+
+export async function openRun<T extends Task>(options: ResolvedOptions<T>): Promise<Run<T>> {
+  const { runDir, signal, backend = embedded(), algorithm = grpo() } = options;
+  const resumed = await openDirectory(options);
+  const { directory: model, format } = await loadChatFormat(options.model, signal);
+  const opened: { close(): Promise<void> }[] = [];
+  const open = async <R extends { close(): Promise<void> }>(resource: Promise<R>) => {
+    const ready = await resource;
+    opened.push(ready);
+    return ready;
+  };
+  const closeAll = async () => {
+    await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
+  };
+  try {
+    const trainer = await open(backend.openTrainer('policy', model));
+    checkAlgorithm(algorithm, { can: trainer.can, attemptsPerTask: options.attemptsPerTask });
+    const servers = await backend.openServers(model);
+    opened.push(...servers);
+    const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
+    const critic = algorithm.critic ? await open(backend.openTrainer('critic', model)) : undefined;
+    const sampler = openSampler(options.tasks, { seed: hashSeed(options.seed, 'tasks') });
+    const parts = { format, trainer, reference, critic, servers, sampler, algorithm };
+    return await startRun(options, parts, resumed, closeAll);
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+interface Parts<T> {
+  readonly format: ChatFormat;
+  readonly trainer: Trainer;
+  readonly reference: Trainer | undefined;
+  readonly critic: Trainer | undefined;
+  readonly servers: readonly InferenceServer[];
+  readonly sampler: Sampler<T>;
+  readonly algorithm: Algorithm;
+}
+
+async function startRun<T extends Task>(
+  options: ResolvedOptions<T>,
+  { format, trainer, reference, critic, servers, sampler, algorithm }: Parts<T>,
+  resumed: Checkpoint | undefined,
+  closeAll: () => Promise<void>,
+): Promise<Run<T>> {
+  const { runDir, signal } = options;
+  const clock = realClock();
+  let step = resumed?.step ?? 0;
+  let checkpointed = step;
+  const state = resumed?.state as RunState | undefined;
+  let version = state?.version ?? 0;
+  let updateState = state?.update;
+  const secondsBefore = state?.seconds ?? 0;
+  const seconds = () => secondsBefore + clock.now() / 1000;
+  let timings: Metrics = {};
+  let lapStart = clock.now();
+
+  if (resumed) {
+    await trainer.load(resumed.path);
+    sampler.restore(state!.sampler);
+    await sendWeights();
+  }
+  const contexts = await Promise.all(servers.map(async (server) => (await server.info()).contextTokens));
+  const limits = limitsWithin(options.limits, Math.min(...contexts));
+  const server = gateway(servers);
+
+  async function sendWeights() {
+    const weights = await trainer.publish(version);
+    await Promise.all(servers.map((server) => server.update(weights)));
+  }
+
+  const run: Run<T> = {
+    get step() {
+      return step;
+    },
+    get version() {
+      return version;
+    },
+    algorithm,
+    validation: validationSets(options),
+    takeTasks: (count) => sampler.take(count),
+    rolloutOptions: (at, purpose) => ({
+      agent: options.agent,
+      rewards: options.rewards,
+      server,
+      format,
+      limits,
+      sampling: purpose
+        ? { ...options.sampling, temperature: options.evaluation.temperature }
+        : options.sampling,
+      step: at,
+      seed: options.seed,
+      concurrency: options.concurrency,
+      trustPrompt: options.trustPrompt,
+      clock,
+      stopOnAgentFailure: at <= 1,
+      tolerateFailedShare: options.failures.tolerateShare,
+      retries: options.failures.retries,
+      ...(signal ? { signal } : {}),
+      onProgress: ({ finished, total, sampledTokens }) =>
+        options.onProgress?.({
+          step: at,
+          phase: purpose ?? 'rollout',
+          done: finished,
+          total,
+          tokens: sampledTokens,
+        }),
+    }),
+    updateOptions: (at) => ({
+      trainer,
+      ...(reference ? { reference } : {}),
+      ...(critic ? { critic } : {}),
+      algorithm,
+      optimizer: {
+        adam: adamAt(options, at),
+        miniBatches: options.optimizer.miniBatches,
+        epochs: options.optimizer.epochs,
+        tokensPerMicroBatch: options.optimizer.tokensPerMicroBatch,
+        balance: true,
+        shuffle: true,
+      },
+      temperature: options.sampling.temperature,
+      tokensPerTrajectory: limits.tokensPerTrajectory,
+      seed: hashSeed(options.seed, 'update', at),
+      ...(updateState ? { state: updateState } : {}),
+      guard: { onNonFinite: 'skip', directory: runPaths(runDir).setAside, run: runDir },
+      ...(signal ? { signal } : {}),
+      onProgress: ({ done, total }) => options.onProgress?.({ step: at, phase: 'training', done, total }),
+    }),
+    time: async (name, work) => {
+      const began = clock.now();
+      try {
+        return await work();
+      } finally {
+        timings[`timing_s/${name}`] = (timings[`timing_s/${name}`] ?? 0) + (clock.now() - began) / 1000;
+      }
+    },
+    publish: async (update) => {
+      updateState = update.state;
+      version += 1;
+      await sendWeights();
+    },
+    record: async ({ groups = [], update, evaluations }) => {
+      const at = update ? step + 1 : step;
+      const notes = new Map(
+        update?.tokens.map((record) => [`${record.trajectory}/${record.segment}`, record]),
+      );
+      if (groups.length > 0) {
+        await writeTrajectories(runDir, at, groups as readonly Group[], (id, segment) => {
+          const record = notes.get(`${id}/${segment}`);
+          return {
+            ...(record ? { advantages: record.advantages } : {}),
+            ...(record?.logprobs ? { trainerLogprobs: record.logprobs } : {}),
+            ...(record?.entropy ? { entropies: record.entropy } : {}),
+          };
+        });
+      }
+      const metrics: Metrics = {
+        'training/global_step': at,
+        ...(groups.length > 0 ? rolloutMetrics(groups as readonly Group[]) : {}),
+        ...update?.metrics,
+        ...Object.assign({}, ...evaluations.map((evaluation) => evaluation.metrics)),
+        ...timings,
+        'timing_s/step': (clock.now() - lapStart) / 1000,
+      };
+      timings = {};
+      lapStart = clock.now();
+      const report: StepReport<T> = {
+        step: at,
+        steps: options.steps,
+        version,
+        seconds: seconds(),
+        metrics,
+        groups,
+        notices: [...(update?.notices ?? []), ...(at === 1 ? firstStepNotices(metrics) : [])],
+      };
+      await appendMetrics(runDir, { step: at, seconds: report.seconds, metrics });
+      step = at;
+      return report;
+    },
+    checkpoint: async () => {
+      const kept: RunState = { version, seconds: seconds(), sampler: sampler.state(), update: updateState };
+      await run.time('save_checkpoint', () =>
+        writeCheckpoint(runDir, step, kept, (folder) => trainer.save(folder), options.checkpoints.keep).then(
+          () => {},
+        ),
+      );
+      checkpointed = step;
+    },
+    finish: async () => {
+      await writeSummary(runDir, { step, version, seconds: seconds(), finished: true });
+    },
+    close: async () => {
+      try {
+        if (step > checkpointed && !signal?.aborted) await run.checkpoint();
+      } finally {
+        await closeAll();
+      }
+    },
+  };
+  return run;
+}
+
+async function openDirectory<T extends Task>(options: ResolvedOptions<T>): Promise<Checkpoint | undefined> {
+  const { runDir, resume } = options;
+  const described = describeOptions(options);
+  if (!resume) {
+    await createRunDirectory(runDir, described);
+    return undefined;
+  }
+  if (!existsSync(runPaths(runDir).options)) {
+    throw new ConfigError(`${runDir} holds no run to resume; leave out resume (--resume) to start one there`);
+  }
+  const checkpoint = await readLatestCheckpoint(runDir);
+  await discardPast(runDir, checkpoint?.step ?? -1, new Date().toISOString().replaceAll(':', '-'));
+  await writeOptions(runDir, described);
+  return checkpoint;
+}
+
+function validationSets<T>({ validation }: ResolvedOptions<T>): Readonly<Record<string, Dataset<T>>> {
+  if (validation === undefined) return {};
+  const isDataset = (value: object): value is Dataset<T> =>
+    'rows' in value && typeof value.rows === 'function';
+  return isDataset(validation) ? { validation } : validation;
+}
+
+function adamAt<T>({ optimizer, steps }: ResolvedOptions<T>, step: number) {
+  const share = learningRateShare(
+    {
+      shape: optimizer.schedule,
+      warmupSteps: optimizer.warmupSteps,
+      totalSteps: steps,
+      floor: optimizer.finalShare,
+    },
+    step - 1,
+  );
+  const { beta1, beta2, epsilon, weightDecay, clipNorm } = optimizer;
+  return { learningRate: optimizer.learningRate * share, beta1, beta2, epsilon, weightDecay, clipNorm };
+}
+
+function firstStepNotices(metrics: Metrics): string[] {
+  const notices: string[] = [];
+  if ((metrics['groups/without_spread'] ?? 0) === (metrics['groups/total'] ?? 0)) {
+    notices.push(
+      'In step 1 every group got the same reward for all its attempts, so nothing was learned. ' +
+        'Look at a few with `rollcall show`; easier tasks, a warm start (rollcall sft) or a partial reward help.',
+    );
+  }
+  return notices;
+}

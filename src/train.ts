@@ -1,0 +1,91 @@
+import { evaluate, validationMetrics } from './evaluate.ts';
+import { type ResolvedOptions, resolveOptions, type TrainOptions } from './options.ts';
+import { rollout } from './rollout.ts';
+import { openRun, type Run, type StepReport } from './run.ts';
+import { keepGroup } from './training/algorithm.ts';
+import { createBatch } from './training/batch.ts';
+import { updatePolicy } from './training/update-policy.ts';
+import type { Group, Metrics, Task } from './types.ts';
+
+/**
+ * The loop. A step takes tasks, rolls out a group of trajectories for each, scores them, makes a batch of their
+ * tokens, updates the policy, hands the new weights to the servers and reports. Read this first.
+ *
+ *   for await (const report of train({ model, tasks, agent, rewards, runDir })) console.log(report.metrics);
+ *
+ * Breaking out of the loop finishes the step and leaves a checkpoint; aborting `signal` stops at once. Both leave
+ * a run that `resume: true` continues with the results it would have had.
+ */
+export async function* train<T extends Task>(
+  given: TrainOptions<T>,
+): AsyncGenerator<StepReport<T>, void, void> {
+  const options = resolveOptions(given);
+  const run = await openRun(options);
+  try {
+    if (run.step === 0 && options.evaluation.before)
+      yield await run.record({ evaluations: await validate(run, options) });
+
+    while (run.step < options.steps) {
+      const step = run.step + 1;
+      const groups = await run.time('gen', () => collectGroups(run, options, step));
+      const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm });
+      const update = await run.time('update_actor', () =>
+        updatePolicy({ ...run.updateOptions(step), batch }),
+      );
+      await run.time('update_weights', () => run.publish(update));
+      const evaluations = isEvaluated(step, options)
+        ? await run.time('testing', () => validate(run, options))
+        : [];
+      const report = await run.record({ groups, update, evaluations });
+      if (isCheckpointed(step, options)) await run.checkpoint();
+      yield report;
+    }
+    await run.finish();
+  } finally {
+    await run.close();
+  }
+}
+
+/**
+ * The groups of one step. With dynamic sampling (DAPO), groups in which every attempt got the same teach nothing
+ * and are replaced by those of further tasks, up to a limit of rounds.
+ */
+async function collectGroups<T extends Task>(
+  run: Run<T>,
+  { tasksPerStep, attemptsPerTask }: ResolvedOptions<T>,
+  step: number,
+): Promise<Group<T>[]> {
+  const kept: Group<T>[] = [];
+  const { dynamicSampling } = run.algorithm;
+  for (let round = 0; kept.length < tasksPerStep; round++) {
+    const tasks = await run.takeTasks(tasksPerStep - kept.length);
+    const groups = await rollout({ ...run.rolloutOptions(step), tasks, attempts: attemptsPerTask });
+    if (dynamicSampling === undefined) return groups;
+    kept.push(...groups.filter((group) => keepGroup(group, dynamicSampling)));
+    if (dynamicSampling.maxRefills > 0 && round >= dynamicSampling.maxRefills) break;
+  }
+  return kept;
+}
+
+async function validate<T extends Task>(run: Run<T>, { evaluation }: ResolvedOptions<T>) {
+  const results: { name: string; metrics: Metrics }[] = [];
+  for (const [name, tasks] of Object.entries(run.validation)) {
+    const result = await evaluate({
+      ...run.rolloutOptions(run.step, 'evaluation'),
+      name,
+      tasks,
+      limit: evaluation.tasks,
+      attempts: evaluation.attempts,
+    });
+    results.push({ name, metrics: validationMetrics(result) });
+  }
+  return results;
+}
+
+function isEvaluated<T>(step: number, { steps, evaluation }: ResolvedOptions<T>): boolean {
+  return step === steps || (evaluation.every > 0 && step % evaluation.every === 0);
+}
+
+function isCheckpointed<T>(step: number, { steps, checkpoints }: ResolvedOptions<T>): boolean {
+  return step === steps || (checkpoints.every > 0 && step % checkpoints.every === 0);
+}

@@ -1,0 +1,108 @@
+import type { Group, Metrics, Scored } from '../types.ts';
+
+/**
+ * What a step's trajectories say, as named numbers. Names follow verl's where verl has one; `reward_mean` and
+ * `tool_call_success` are the names some of its scripts print. The table is in docs/metrics.md.
+ */
+export function rolloutMetrics(groups: readonly Group[]): Metrics {
+  const all = groups.flatMap((group) => group.attempts);
+  const scored = all.filter((attempt) => attempt.reward !== undefined);
+  const calls = all.flatMap(({ trajectory }) => trajectory.turns.flatMap((turn) => turn.toolRuns));
+  const problems = all.flatMap(({ trajectory }) => trajectory.turns.flatMap((turn) => turn.problems));
+  const unreadable = problems.filter((problem) => problem.kind === 'malformed-call').length;
+  const invalid = calls.filter((call) => call.problem !== undefined).length + unreadable;
+  const attempted = calls.length + unreadable;
+  const metrics: Metrics = {
+    ...spread(
+      'critic/score',
+      scored.map((attempt) => attempt.reward!),
+    ),
+    ...spread('prompt_length', all.map(promptTokens)),
+    ...spread('response_length', all.map(responseTokens)),
+    ...spread('num_turns', all.map(turnsAsVerlCounts)),
+    ...spread(
+      'tool_call_counts',
+      all.map(({ trajectory }) => sum(trajectory.turns, (turn) => turn.toolCalls.length)),
+    ),
+    'sampled_tokens/total': sum(all, sampledTokens),
+    'perf/total_num_tokens': sum(all, ({ trajectory }) =>
+      sum(trajectory.segments, (segment) => segment.ids.length),
+    ),
+    'tools/calls': attempted,
+    'tools/problems': problems.length,
+    'groups/total': groups.length,
+    'groups/without_spread': groups.filter(hasNoSpread).length,
+    reward_mean: mean(scored.map((attempt) => attempt.reward!)),
+  };
+  if (attempted > 0) {
+    metrics['tools/valid'] = 1 - invalid / attempted;
+    metrics['tool_call_success'] = metrics['tools/valid'];
+  }
+  for (const problem of problems) add(metrics, `tools/problems/${problem.kind}`);
+  for (const { trajectory } of all) add(metrics, `ends/${endName(trajectory.end)}`);
+  for (const name of new Set(scored.flatMap((attempt) => Object.keys(attempt.rewards)))) {
+    metrics[`reward/${name}/mean`] = mean(scored.flatMap((attempt) => attempt.rewards[name] ?? []));
+  }
+  return metrics;
+}
+
+/** `completed`, `truncated-turns`, `failed-infrastructure`, `cancelled`: one word per way to end. */
+export function endName(end: Scored['trajectory']['end']): string {
+  switch (end.kind) {
+    case 'completed':
+    case 'cancelled':
+      return end.kind;
+    case 'truncated':
+      return `truncated-${end.why}`;
+    case 'failed':
+      return `failed-${end.boundary}`;
+  }
+}
+
+function hasNoSpread(group: Group): boolean {
+  const rewards = group.attempts.flatMap((attempt) => attempt.reward ?? []);
+  return rewards.every((reward) => reward === rewards[0]);
+}
+
+const promptTokens = ({ trajectory }: Scored) => {
+  const first = trajectory.segments[0];
+  if (first === undefined) return 0;
+  const reply = first.sampled.indexOf(1);
+  return reply < 0 ? first.ids.length : reply;
+};
+
+const responseTokens = (scored: Scored) =>
+  sum(scored.trajectory.segments, (segment) => segment.ids.length) - promptTokens(scored);
+
+const sampledTokens = ({ trajectory }: Scored) =>
+  sum(trajectory.segments, (segment) => segment.sampled.reduce((total, flag) => total + flag, 0));
+
+/** Replies, plus rounds of answers between them, plus one for the prompt. */
+const turnsAsVerlCounts = ({ trajectory }: Scored) => {
+  const answered = trajectory.messages.filter(
+    (message, at) =>
+      at > 0 && trajectory.messages[at - 1]?.role === 'assistant' && message.role !== 'assistant',
+  ).length;
+  return trajectory.turns.length + answered + 1;
+};
+
+function spread(name: string, values: readonly number[]): Metrics {
+  if (values.length === 0) return {};
+  return {
+    [`${name}/mean`]: mean(values),
+    [`${name}/max`]: values.reduce((a, b) => Math.max(a, b)),
+    [`${name}/min`]: values.reduce((a, b) => Math.min(a, b)),
+  };
+}
+
+function add(metrics: Metrics, name: string): void {
+  metrics[name] = (metrics[name] ?? 0) + 1;
+}
+
+function sum<V>(items: readonly V[], of: (item: V) => number): number {
+  return items.reduce((total, item) => total + of(item), 0);
+}
+
+function mean(values: readonly number[]): number {
+  return values.length === 0 ? 0 : sum(values, (value) => value) / values.length;
+}
