@@ -2,6 +2,7 @@ import type { Agent } from './agent/agent.ts';
 import { DEFAULT_LIMITS, type Limits } from './agent/limits.ts';
 import { DEFAULT_SAMPLING } from './agent/sampling.ts';
 import type { Dataset } from './dataset/dataset.ts';
+import type { SamplerOptions } from './dataset/sampler.ts';
 import { ConfigError } from './errors.ts';
 import type { InferenceServer } from './inference/server.ts';
 import { nearest } from './lib/nearest.ts';
@@ -187,6 +188,8 @@ export interface RunParts<T = Task> {
   readonly tasks: Dataset<T>;
   /** Held-out tasks by name; one dataset is named `validation`. */
   readonly validation?: Dataset<T> | Readonly<Record<string, Dataset<T>>> | undefined;
+  /** Which tasks come next; shuffled by default. */
+  readonly order?: SamplerOptions | undefined;
   readonly agent: Agent<T>;
   readonly rewards: readonly Reward<T>[];
   readonly algorithm?: Algorithm | undefined;
@@ -215,6 +218,7 @@ const PART_NAMES: readonly (keyof RunParts)[] = [
   'model',
   'tasks',
   'validation',
+  'order',
   'agent',
   'rewards',
   'algorithm',

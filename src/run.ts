@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import type { ChatFormat } from './chat/format.ts';
 import { loadChatFormat } from './chat/load.ts';
 import type { Dataset } from './dataset/dataset.ts';
-import { openSampler, type Sampler } from './dataset/sampler.ts';
+import { createSampler, type Sampler, type SamplerState } from './dataset/sampler.ts';
 import { embedded } from './engine/embedded.ts';
 import { ConfigError } from './errors.ts';
 import { gateway } from './gateway/gateway.ts';
@@ -50,7 +50,7 @@ export interface StepReport<T = Task> {
 interface RunState {
   readonly version: number;
   readonly seconds: number;
-  readonly sampler: unknown;
+  readonly sampler: SamplerState;
   readonly update: UpdateState | undefined;
 }
 
@@ -80,11 +80,11 @@ export interface Run<T extends Task> {
 }
 
 export async function openRun<T extends Task>(options: ResolvedOptions<T>): Promise<Run<T>> {
-  const { runDir, signal, backend = embedded(), algorithm = grpo() } = options;
+  const { signal, backend = embedded(), algorithm = grpo() } = options;
   const resumed = await openDirectory(options);
   const { directory: model, format } = await loadChatFormat(options.model, signal);
   const opened: { close(): Promise<void> }[] = [];
-  const open = async <R extends { close(): Promise<void> }>(resource: Promise<R>) => {
+  const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;
     opened.push(ready);
     return ready;
@@ -99,7 +99,8 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
     opened.push(...servers);
     const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
     const critic = algorithm.critic ? await open(backend.openTrainer('critic', model)) : undefined;
-    const sampler = openSampler(options.tasks, { seed: hashSeed(options.seed, 'tasks') });
+    const order = options.order ?? { kind: 'shuffle' };
+    const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
     const parts = { format, trainer, reference, critic, servers, sampler, algorithm };
     return await startRun(options, parts, resumed, closeAll);
   } catch (error) {
@@ -108,19 +109,19 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   }
 }
 
-interface Parts<T> {
+interface Parts {
   readonly format: ChatFormat;
   readonly trainer: Trainer;
   readonly reference: Trainer | undefined;
   readonly critic: Trainer | undefined;
   readonly servers: readonly InferenceServer[];
-  readonly sampler: Sampler<T>;
+  readonly sampler: Sampler;
   readonly algorithm: Algorithm;
 }
 
 async function startRun<T extends Task>(
   options: ResolvedOptions<T>,
-  { format, trainer, reference, critic, servers, sampler, algorithm }: Parts<T>,
+  { format, trainer, reference, critic, servers, sampler, algorithm }: Parts,
   resumed: Checkpoint | undefined,
   closeAll: () => Promise<void>,
 ): Promise<Run<T>> {
@@ -159,7 +160,13 @@ async function startRun<T extends Task>(
     },
     algorithm,
     validation: validationSets(options),
-    takeTasks: (count) => sampler.take(count),
+    takeTasks: (count) =>
+      Promise.all(
+        sampler.next(count).map(async (place) => ({
+          index: options.tasks.indexAt(place),
+          task: await options.tasks.at(place),
+        })),
+      ),
     rolloutOptions: (at, purpose) => ({
       agent: options.agent,
       rewards: options.rewards,
@@ -256,6 +263,7 @@ async function startRun<T extends Task>(
         notices: [...(update?.notices ?? []), ...(at === 1 ? firstStepNotices(metrics) : [])],
       };
       await appendMetrics(runDir, { step: at, seconds: report.seconds, metrics });
+      sampler.update(groups.map((group) => ({ index: group.taskIndex, success: successOf(group) })));
       step = at;
       return report;
     },
@@ -303,6 +311,13 @@ function validationSets<T>({ validation }: ResolvedOptions<T>): Readonly<Record<
   const isDataset = (value: object): value is Dataset<T> =>
     'rows' in value && typeof value.rows === 'function';
   return isDataset(validation) ? { validation } : validation;
+}
+
+/** Mean reward of a group's attempts, held within 0 and 1: what the sampler ranks tasks by. */
+function successOf<T>(group: Group<T>): number {
+  const rewards = group.attempts.flatMap((attempt) => attempt.reward ?? []);
+  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length);
+  return Math.min(1, Math.max(0, mean));
 }
 
 function adamAt<T>({ optimizer, steps }: ResolvedOptions<T>, step: number) {

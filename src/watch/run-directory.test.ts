@@ -1,0 +1,75 @@
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import {
+  appendMetrics,
+  createRunDirectory,
+  discardPast,
+  listCheckpoints,
+  readLatestCheckpoint,
+  readMetrics,
+  runPaths,
+  writeCheckpoint,
+} from './run-directory.ts';
+
+let directory: string;
+beforeEach(async () => {
+  directory = join(await mkdtemp(join(tmpdir(), 'rollcall-run-')), 'run');
+  await createRunDirectory(directory, { steps: 3 });
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+const line = (step: number) => ({ step, seconds: step * 2, metrics: { reward_mean: step / 10 } });
+const fill = (text: string) => (folder: string) => writeFile(join(folder, 'weights'), text);
+
+test('a torn last line is skipped by the reader and gone after a resume', async () => {
+  await appendMetrics(directory, line(1));
+  await appendFile(runPaths(directory).metrics, '{"format":1,"step":2,"sec');
+  expect((await readMetrics(directory)).map(({ step }) => step)).toEqual([1]);
+  await discardPast(directory, 1, 'now');
+  await appendMetrics(directory, line(2));
+  expect((await readMetrics(directory)).map(({ step }) => step)).toEqual([1, 2]);
+});
+
+test('a directory that holds a run is not overwritten', async () => {
+  await expect(createRunDirectory(directory, {})).rejects.toThrow(/already holds a run.*--resume/);
+});
+
+describe('checkpoints', () => {
+  test('keep the newest, and latest names it', async () => {
+    for (const step of [1, 2, 3])
+      await writeCheckpoint(directory, step, { version: step }, fill(`w${step}`), 2);
+    expect(await listCheckpoints(directory)).toEqual([2, 3]);
+    const latest = await readLatestCheckpoint(directory);
+    expect(latest).toMatchObject({ step: 3, state: { version: 3 } });
+    expect(await readFile(join(latest!.path, 'weights'), 'utf8')).toBe('w3');
+  });
+
+  test('one whose writing was cut short does not count', async () => {
+    await writeCheckpoint(directory, 1, {}, fill('whole'), 2);
+    const dying = writeCheckpoint(directory, 2, {}, () => Promise.reject(new Error('killed')), 2);
+    await expect(dying).rejects.toThrow('killed');
+    expect(await readLatestCheckpoint(directory)).toMatchObject({ step: 1 });
+    await writeCheckpoint(directory, 2, {}, fill('second try'), 2);
+    expect(await readLatestCheckpoint(directory)).toMatchObject({ step: 2 });
+  });
+
+  test('a latest that names nothing falls back to the newest complete one', async () => {
+    await writeCheckpoint(directory, 4, {}, fill('w'), 2);
+    await writeFile(runPaths(directory).latest, 'global_step_9\n');
+    expect(await readLatestCheckpoint(directory)).toMatchObject({ step: 4 });
+  });
+});
+
+test('what lies past the checkpoint moves to discarded', async () => {
+  for (const step of [1, 2, 3]) {
+    await appendMetrics(directory, line(step));
+    await writeFile(join(runPaths(directory).trajectories, `step_${step}.jsonl`), `${step}`);
+  }
+  await discardPast(directory, 1, 'stamp');
+  expect((await readMetrics(directory)).map(({ step }) => step)).toEqual([1]);
+  const bin = join(runPaths(directory).discarded, 'stamp');
+  expect(await readFile(join(bin, 'step_3.jsonl'), 'utf8')).toBe('3');
+  expect((await readFile(join(bin, 'metrics.jsonl'), 'utf8')).trim().split('\n')).toHaveLength(2);
+});
