@@ -35,10 +35,18 @@ export type LossOptions =
   | { readonly kind: 'dro'; readonly beta: number }
   | ({
       readonly kind: 'clip-cov';
-      readonly dual?: number;
       readonly fraction: number;
       readonly covariance: readonly [number, number];
     } & Clip)
   | { readonly kind: 'kl-cov'; readonly fraction: number; readonly coefficient: number }
   | ({ readonly kind: 'dppo'; readonly divergence: 'tv' | 'kl'; readonly cap: number } & Clip)
   | { readonly kind: 'custom'; readonly name: string; readonly compute: PolicyLoss };
+
+export function createOutput({ logprobs: { length } }: LossInput): LossOutput {
+  return {
+    loss: new Float64Array(length),
+    gradient: new Float64Array(length),
+    clipped: new Uint8Array(length),
+    clippedLower: new Uint8Array(length),
+  };
+}
