@@ -1,0 +1,90 @@
+import pc from 'picocolors';
+import type { Content, Message } from '../types.ts';
+import { endName } from '../watch/rollout-metrics.ts';
+import type { StoredTokens, StoredTrajectory } from '../watch/trajectory-store.ts';
+
+/** Text of a run of ids. Tokens that only together make a character are decoded together. */
+export type Decode = (ids: Int32Array) => string;
+
+/** A trajectory for the terminal: how it ended, what it was worth, and every token in the colour of its role. */
+export function printTrajectory(
+  trajectory: StoredTrajectory,
+  segments: readonly Pick<StoredTokens, 'ids' | 'sampled' | 'trained' | 'advantages'>[],
+  decode: Decode,
+): string {
+  const lines = [heading(trajectory)];
+  for (const [number, segment] of segments.entries()) {
+    if (segments.length > 1) lines.push(pc.dim(`segment ${number + 1} of ${segments.length}`));
+    lines.push(paintTokens(segment, decode), '');
+  }
+  const calls = trajectory.turns.flatMap((turn) => turn.toolRuns);
+  for (const run of calls) {
+    const problem = run.problem ? pc.red(` ${run.problem.kind}: ${run.problem.message}`) : '';
+    lines.push(
+      pc.dim(`  ${run.call.name}(${JSON.stringify(run.call.arguments)}) → `) +
+        shorten(textOf(run.result), 80) +
+        problem,
+    );
+  }
+  for (const problem of trajectory.turns.flatMap((turn) => turn.problems)) {
+    lines.push(pc.red(`  ${problem.kind}: ${problem.message}`));
+  }
+  return lines.join('\n');
+}
+
+export const LEGEND = `${pc.green('sampled and trained')}  ${pc.yellow('sampled, not trained')}  ${pc.dim('context')}`;
+
+function heading({ id, end, reward, rewards, turns }: StoredTrajectory): string {
+  const parts = [pc.bold(id), endName(end), `${turns.length} turns`, `reward ${reward ?? 'none'}`];
+  const names = Object.entries(rewards).map(([name, value]) => `${name} ${round(value)}`);
+  if (names.length > 1) parts.push(`(${names.join(', ')})`);
+  if (end.kind === 'failed') parts.push(pc.red(end.message));
+  return parts.join('  ');
+}
+
+function paintTokens(
+  { ids, sampled, trained }: Pick<StoredTokens, 'ids' | 'sampled' | 'trained'>,
+  decode: Decode,
+): string {
+  const painted: string[] = [];
+  const role = (at: number) => (trained[at] ? pc.green : sampled[at] ? pc.yellow : pc.dim);
+  for (let start = 0; start < ids.length; ) {
+    let end = start + 1;
+    while (end < ids.length && role(end) === role(start)) end++;
+    // Line by line, because some terminals drop a colour at the end of a line.
+    painted.push(decode(ids.subarray(start, end)).split('\n').map(role(start)).join('\n'));
+    start = end;
+  }
+  return painted.join('');
+}
+
+/** A dialogue as a person would read it, without tokens. */
+export function printDialogue(messages: readonly Message[]): string {
+  return messages
+    .filter((message) => message.role !== 'system')
+    .map((message) => {
+      const calls = message.role === 'assistant' ? (message.toolCalls ?? []) : [];
+      const said = [
+        textOf(message.content).trim(),
+        ...calls.map((call) => pc.cyan(`${call.name}(${JSON.stringify(call.arguments)})`)),
+      ].filter((text) => text !== '');
+      return `${pc.bold(message.role.padEnd(9))} ${said.join(' ')}`;
+    })
+    .join('\n');
+}
+
+export function textOf(content: Content): string {
+  if (typeof content === 'string') return content;
+  return content
+    .map((part) => (part.type === 'text' ? part.text : `[image ${part.image.width}×${part.image.height}]`))
+    .join('');
+}
+
+function shorten(text: string, width: number): string {
+  const line = text.replaceAll('\n', ' ⏎ ');
+  return line.length > width ? `${line.slice(0, width - 1)}…` : line;
+}
+
+function round(value: number): string {
+  return String(Math.round(value * 1000) / 1000);
+}

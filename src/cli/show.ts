@@ -1,0 +1,92 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import type { Command } from 'commander';
+import pc from 'picocolors';
+import { loadModelFiles } from '../chat/model-files.ts';
+import { ConfigError } from '../errors.ts';
+import { endName } from '../watch/rollout-metrics.ts';
+import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { type IndexEntry, listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
+import { type Decode, LEGEND, printTrajectory } from './print-trajectory.ts';
+
+interface ShowFlags {
+  readonly task?: number;
+  readonly attempt?: number;
+  readonly all?: boolean;
+}
+
+export function registerShow(program: Command): void {
+  program
+    .command('show')
+    .description('print the trajectories of a run, every token in the colour of its role')
+    .argument('<run>', 'run directory')
+    .argument('[step]', 'step; the last one if not given', Number)
+    .option('--task <n>', 'this task, by its number in the dataset', Number)
+    .option('--attempt <n>', 'this attempt at it', Number)
+    .option('--all', 'every trajectory in full, instead of a list and one example')
+    .addHelpText('after', '\nExample: rollcall show runs/quickstart 12 --task 403')
+    .action(async (run: string, step: number | undefined, flags: ShowFlags) => {
+      const index = await stepIndex(run, step);
+      const chosen = choose(index.trajectories, flags, run, index.step);
+      const decode = await decoderOf(run);
+      const whole = flags.all === true || flags.task !== undefined;
+      if (!whole) console.log(listing(index.step, index.trajectories));
+      console.log(LEGEND, '\n');
+      for (const entry of whole ? chosen : chosen.slice(0, 1)) {
+        const { trajectory, segments } = await readTrajectory(run, index.step, entry);
+        console.log(printTrajectory(trajectory, segments, decode), '\n');
+      }
+      if (!whole)
+        console.log(pc.dim(`one of them in full: rollcall show ${run} ${index.step} --task N --attempt N`));
+    });
+}
+
+async function stepIndex(run: string, step: number | undefined) {
+  if (!existsSync(runPaths(run).options)) {
+    throw new ConfigError(`${run} is not a run directory: it has no options.json`);
+  }
+  const steps = await listSteps(run);
+  if (steps.length === 0) throw new ConfigError(`${run} has no trajectories yet`);
+  const wanted = step ?? steps.at(-1)!;
+  if (!steps.includes(wanted)) {
+    throw new ConfigError(`${run} has no step ${wanted}; it has ${steps[0]} to ${steps.at(-1)}`);
+  }
+  return readStepIndex(run, wanted);
+}
+
+function choose(entries: readonly IndexEntry[], { task, attempt }: ShowFlags, run: string, step: number) {
+  const chosen = entries.filter(
+    (entry) =>
+      (task === undefined || entry.taskIndex === task) &&
+      (attempt === undefined || entry.attempt === attempt),
+  );
+  if (chosen.length === 0) {
+    const tasks = [...new Set(entries.map((entry) => entry.taskIndex))].slice(0, 12).join(', ');
+    throw new ConfigError(`step ${step} of ${run} has no such trajectory; its tasks are ${tasks} …`);
+  }
+  return chosen;
+}
+
+function listing(step: number, entries: readonly IndexEntry[]): string {
+  const rows = entries.map((entry) =>
+    [
+      String(entry.taskIndex).padStart(7),
+      String(entry.attempt).padStart(7),
+      (entry.reward === null ? '–' : entry.reward.toFixed(2)).padStart(7),
+      (entry.advantage === null ? '–' : entry.advantage.toFixed(2)).padStart(9),
+      String(entry.turns).padStart(6),
+      String(entry.tokens).padStart(7),
+      `  ${endName(entry.end)}${entry.problems > 0 ? pc.red(`  ${entry.problems} problems`) : ''}`,
+    ].join(''),
+  );
+  const head = pc.bold('   task attempt reward advantage turns tokens  end');
+  return [`step ${step}: ${entries.length} trajectories`, head, ...rows, ''].join('\n');
+}
+
+/** By the tokenizer of the run's newest checkpoint, or else of the model it started from. */
+export async function decoderOf(run: string): Promise<Decode> {
+  const checkpoint = await readLatestCheckpoint(run);
+  const options = JSON.parse(await readFile(runPaths(run).options, 'utf8')) as { model: string };
+  const { tokenizer } = await loadModelFiles(checkpoint?.path ?? options.model);
+  return (ids) => tokenizer.decode(ids);
+}
