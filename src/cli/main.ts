@@ -5,6 +5,7 @@ type Register = (program: Command) => void;
 
 /** One file a command, loaded only when it is the one asked for: `rollcall --help` alone loads them all. */
 const COMMANDS: Record<string, () => Promise<Register>> = {
+  data: async () => (await import('./data.ts')).registerData,
   // quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
 };
 
