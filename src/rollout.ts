@@ -1,11 +1,26 @@
+/**
+ * Many trajectories at once. Every attempt at every task advances on its own: while one waits for a tool, others
+ * sample. What comes back is in the order of the tasks, whatever finished first, and does not depend on arrival:
+ * the seed of a sample is a hash of (run seed, step, task, attempt, reply).
+ *
+ *   task ─► attempts ─► agent ⇄ chat ⇄ server   runTrajectory: one attempt, until it ends
+ *                         └─► rewards           scoreTrajectory
+ *                               └─► Group
+ */
 import type { Agent } from './agent/agent.ts';
-import type { Limits } from './agent/limits.ts';
-import type { Sampling } from './agent/sampling.ts';
+import { DEFAULT_LIMITS, type Limits } from './agent/limits.ts';
+import { DEFAULT_SAMPLING, type Sampling } from './agent/sampling.ts';
+import { runTrajectory } from './agent/trajectory.ts';
+import { createChat } from './chat/chat.ts';
 import type { ChatFormat } from './chat/format.ts';
+import type { Rendered } from './chat/transcript.ts';
+import { ConfigError, EngineError, RewardError, ToolError } from './errors.ts';
 import type { InferenceServer } from './inference/server.ts';
-import type { Clock } from './lib/clock.ts';
+import { type Clock, realClock, sleep } from './lib/clock.ts';
+import { semaphore } from './lib/semaphore.ts';
 import type { Reward } from './reward/reward.ts';
-import type { Group, Scored, Task } from './types.ts';
+import { checkRewards, scoreTrajectory } from './reward/score.ts';
+import type { End, Group, Message, Scored, Task, ToolSchema, Trajectory } from './types.ts';
 
 export interface RolloutOptions<T = Task> {
   /** With each task its position in the dataset: its name in seeds, ids and logs. */
@@ -19,22 +34,22 @@ export interface RolloutOptions<T = Task> {
   readonly rewards: readonly Reward<T>[];
   readonly limits?: Partial<Limits>;
   readonly sampling?: Partial<Sampling>;
-  /** The run's seed. A sample's is a hash of (seed, step, task, attempt, turn). */
+  /** The run's seed. */
   readonly seed: number;
   /** First part of trajectory ids; keeps those of an evaluation apart from those of training. */
   readonly name?: string;
   /** Trajectories in progress at once. */
   readonly concurrency?: number;
+  /** Ends every trajectory as cancelled; the rollout still resolves, with what there is. */
   readonly signal?: AbortSignal;
   readonly clock?: Clock;
-  /** The text of a task's first prompt may contain special tokens, and they become such tokens. */
-  readonly trustPrompt?: boolean;
   /** The first agent that throws stops the rollout with an error: for `preview` and the first step. */
   readonly stopOnAgentFailure?: boolean;
   /** More than this share of attempts failed for one cause: the rollout throws and names it. */
   readonly tolerateFailedShare?: number;
   /** Tries after the first, of a trajectory whose environment failed and of a reward. */
   readonly retries?: number;
+  /** Called as each attempt ends, in order of arrival. */
   onTrajectory?(scored: Scored<T>): void;
   onProgress?(progress: RolloutProgress): void;
 }
@@ -46,5 +61,174 @@ export interface RolloutProgress {
   readonly sampledTokens: number;
 }
 
-/** Groups in the order of `tasks`, attempts in order, whatever finished first. */
-export type Rollout = <T = Task>(options: RolloutOptions<T>) => Promise<Group<T>[]>;
+/** Groups in the order of `tasks`, attempts in order. Failed attempts are in their groups, without a reward. */
+export async function rollout<T = Task>(options: RolloutOptions<T>): Promise<Group<T>[]> {
+  checkRewards(options.rewards);
+  const { tasks, attempts, clock = realClock(), concurrency = 256 } = options;
+  const slots = semaphore(concurrency);
+  const stop = new AbortController();
+  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
+  const progress = progressOf(options);
+  const failures = failureWatch(options);
+  const queuedAt = clock.now();
+
+  const groups = await Promise.all(
+    tasks.map(async ({ index, task }): Promise<Group<T>> => {
+      const renderPrompt = renderedOnce(options.format);
+      const attempt = async (number: number) => {
+        progress.started();
+        const place = { taskIndex: index, task, attempt: number };
+        const scored = await attemptTask(options, { ...place, clock, signal, queuedAt, renderPrompt });
+        progress.ended(scored);
+        options.onTrajectory?.(scored);
+        if (failures.add(scored.trajectory)) stop.abort('the rollout failed');
+        return scored;
+      };
+      const runs = Array.from({ length: attempts }, (_, number) => slots.run(() => attempt(number)));
+      return { taskIndex: index, task, attempts: await Promise.all(runs) };
+    }),
+  );
+  failures.throwIfTooMany();
+  return groups;
+}
+
+interface AttemptSetup<T> {
+  readonly taskIndex: number;
+  readonly task: T;
+  readonly attempt: number;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  readonly queuedAt: number;
+  readonly renderPrompt: (messages: readonly Message[], tools: readonly ToolSchema[]) => Rendered;
+}
+
+/** One attempt and its score. A failed environment is tried again from the start; the rest is final. */
+async function attemptTask<T>(options: RolloutOptions<T>, setup: AttemptSetup<T>): Promise<Scored<T>> {
+  const { agent, server, format, seed, step, retries = 2, name = 'train' } = options;
+  const { taskIndex, attempt, clock, signal } = setup;
+  for (let failed = 0; ; failed++) {
+    const trajectory = await runTrajectory<T>({
+      ...setup,
+      id: `${name}/step-${step}/task-${taskIndex}/attempt-${attempt}`,
+      step,
+      seed,
+      agent,
+      server,
+      format,
+      createChat,
+      tokens: {
+        encode: (text) => format.encodeText(text),
+        decode: (ids) => format.decode(Int32Array.from(ids)),
+      },
+      limits: { ...DEFAULT_LIMITS, ...options.limits },
+      sampling: { ...DEFAULT_SAMPLING, ...options.sampling },
+    });
+    const { end } = trajectory;
+    const again =
+      end.kind === 'failed' && end.boundary === 'environment' && failed < retries && !signal.aborted;
+    if (!again) return score(trajectory, options, setup);
+    await sleep(clock, 250 * 2 ** failed, signal).catch(() => {}); // aborted: the next try ends as cancelled
+  }
+}
+
+async function score<T>(
+  trajectory: Trajectory<T>,
+  { rewards, retries = 2 }: RolloutOptions<T>,
+  { clock, signal }: AttemptSetup<T>,
+): Promise<Scored<T>> {
+  if (trajectory.end.kind === 'failed' || trajectory.end.kind === 'cancelled') return unscored(trajectory);
+  try {
+    const {
+      rewards: values,
+      reward,
+      spans,
+    } = await scoreTrajectory(trajectory, rewards, { clock, retries, signal });
+    return {
+      trajectory: { ...trajectory, spans: [...trajectory.spans, ...spans] },
+      rewards: values,
+      reward,
+    };
+  } catch (error) {
+    if (signal.aborted) return unscored(trajectory, { kind: 'cancelled', why: reasonOf(signal) });
+    if (!(error instanceof RewardError)) throw error;
+    return unscored(trajectory, { kind: 'failed', boundary: 'reward', message: error.message });
+  }
+}
+
+const unscored = <T>(trajectory: Trajectory<T>, end: End = trajectory.end): Scored<T> => ({
+  trajectory: { ...trajectory, end },
+  rewards: {},
+  reward: undefined,
+});
+
+/** A task's first prompt is rendered and tokenised once, for all its attempts. */
+function renderedOnce(format: ChatFormat): AttemptSetup<unknown>['renderPrompt'] {
+  const prompts = new Map<string, Rendered>();
+  return (messages, tools) => {
+    const key = JSON.stringify([messages, tools]);
+    const known = prompts.get(key) ?? format.renderPrompt(messages, tools);
+    prompts.set(key, known);
+    return known;
+  };
+}
+
+function progressOf<T>({ tasks, attempts, onProgress }: RolloutOptions<T>) {
+  let finished = 0;
+  let running = 0;
+  let sampledTokens = 0;
+  const tell = () => onProgress?.({ finished, running, total: tasks.length * attempts, sampledTokens });
+  return {
+    started: () => {
+      running++;
+      tell();
+    },
+    ended: ({ trajectory }: Scored<T>) => {
+      running--;
+      finished++;
+      for (const { sampled } of trajectory.segments)
+        sampledTokens += sampled.reduce((sum, one) => sum + one, 0);
+      tell();
+    },
+  };
+}
+
+/** Counts failures by cause; says when there are too many, and throws the error that names cause and example. */
+function failureWatch<T>({
+  tasks,
+  attempts,
+  stopOnAgentFailure = false,
+  tolerateFailedShare = 0.5,
+}: RolloutOptions<T>) {
+  const total = tasks.length * attempts;
+  const examples = new Map<string, { readonly id: string; readonly message: string; count: number }>();
+  let fatal: Error | undefined;
+  return {
+    add: ({ id, end }: Trajectory<T>): boolean => {
+      if (end.kind !== 'failed' || fatal) return false;
+      const seen = examples.get(end.boundary) ?? { id, message: end.message, count: 0 };
+      examples.set(end.boundary, seen);
+      seen.count++;
+      if (end.boundary === 'agent' && stopOnAgentFailure) {
+        fatal = new ConfigError(`the agent threw in trajectory ${id}: ${end.message}`);
+      } else if (seen.count > tolerateFailedShare * total) {
+        const what = `${seen.count} of ${total} attempts failed (${end.boundary}), more than the tolerated share of ${tolerateFailedShare}`;
+        fatal = new ERROR_OF[end.boundary](`${what}; for example ${seen.id}: ${seen.message}`);
+      }
+      return fatal !== undefined;
+    },
+    throwIfTooMany: () => {
+      if (fatal) throw fatal;
+    },
+  };
+}
+
+const ERROR_OF = {
+  infrastructure: EngineError,
+  environment: ToolError,
+  agent: ConfigError,
+  reward: RewardError,
+} as const;
+
+function reasonOf({ reason }: AbortSignal): string {
+  return reason instanceof Error ? reason.message : String(reason);
+}

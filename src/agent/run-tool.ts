@@ -18,7 +18,7 @@ export interface RunToolOptions {
   /** The trajectory's: aborts when it is out of time or cancelled. */
   readonly signal: AbortSignal;
   /** Opens the tool for the trajectory, at its first call; rejects with ToolError. */
-  contextOf(tool: Tool, signal: AbortSignal): Promise<ToolContext<unknown>>;
+  contextOf(tool: Tool): Promise<ToolContext<unknown>>;
 }
 
 export type RunToolOutcome =
@@ -50,11 +50,13 @@ export async function runTool(call: ToolCall, options: RunToolOptions): Promise<
     if ('wrong' in checked) {
       return mistake('bad-arguments', `Invalid arguments for '${tool.name}': ${checked.wrong.join('; ')}.`);
     }
+    const context = await options.contextOf(tool);
     const execute = () =>
-      withTimeLimit(
-        async (signal) => readOutput(await tool.run(checked.input, await options.contextOf(tool, signal))),
-        { milliseconds: timeoutMs, clock: options.clock, signal: options.signal },
-      );
+      withTimeLimit(async (signal) => readOutput(await tool.run(checked.input, { ...context, signal })), {
+        milliseconds: timeoutMs,
+        clock: options.clock,
+        signal: options.signal,
+      });
     const { result, cached } = tool.pure
       ? await remembered(tool, checked.input, execute)
       : await fresh(execute);

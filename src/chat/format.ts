@@ -75,4 +75,6 @@ export interface ChatFormat {
   streamReply(tools: Tools, firstCall?: number): ReplyStream;
   /** All tokens, special ones too. */
   decode(ids: Int32Array): string;
+  /** Plain text; that of special tokens stays text. For counting and shortening what goes into a message. */
+  encodeText(text: string): Int32Array;
 }

@@ -1,0 +1,41 @@
+import type { Message, Task } from '../types.ts';
+import { type Agent, agent } from './agent.ts';
+import { checkToolNames, type Tool } from './tool.ts';
+
+export interface ToolLoopOptions<T> {
+  /** The user's first words, or the whole dialogue so far; of the task, or the same for all. */
+  readonly prompt: string | readonly Message[] | ((task: T) => string | readonly Message[]);
+  readonly system?: string;
+  /** The same for all, or chosen per task. */
+  readonly tools?: readonly Tool[] | ((task: T) => readonly Tool[]);
+  readonly name?: string;
+}
+
+/**
+ * The default agent: sample, tell the model what could not be read, run its calls, repeat until a reply asks for
+ * nothing more. The trajectory's limits end it otherwise.
+ */
+export function toolLoop<T = Task>({
+  prompt,
+  system,
+  tools = [],
+  name = 'tool loop',
+}: ToolLoopOptions<T>): Agent<T> {
+  if (typeof tools !== 'function') checkToolNames(tools);
+  return agent<T>(
+    async ({ task, model }) => {
+      const first = typeof prompt === 'function' ? prompt(task) : prompt;
+      const chat = model.chat({
+        ...(system === undefined ? {} : { system }),
+        messages: typeof first === 'string' ? [{ role: 'user', content: first }] : first,
+        tools: typeof tools === 'function' ? tools(task) : tools,
+      });
+      for (;;) {
+        const reply = await chat.sample();
+        if (reply.final) return;
+        await chat.runTools(reply);
+      }
+    },
+    { name },
+  );
+}

@@ -1,0 +1,354 @@
+/**
+ * One trajectory's life: its agent runs until it returns, throws, or something ends it first. Exactly one end is
+ * recorded, the first; whatever the agent does after it goes unheard. Tools are closed before this returns.
+ */
+import type { Chat, ChatHost, ChatOptions, ChatRecord, ChatReply, SampleOptions } from '../chat/chat.ts';
+import type { ChatFormat } from '../chat/format.ts';
+import { EngineError, ToolError } from '../errors.ts';
+import type { GenerateResult, InferenceServer } from '../inference/server.ts';
+import type { Clock } from '../lib/clock.ts';
+import { hashSeed } from '../lib/random.ts';
+import type { End, Message, Span, ToolCall, ToolRun, Trajectory } from '../types.ts';
+import type { Agent } from './agent.ts';
+import type { Limits } from './limits.ts';
+import { runTool } from './run-tool.ts';
+import type { Sampling } from './sampling.ts';
+import type { TextTokens } from './shorten.ts';
+import { checkToolNames, type Tool, type TrajectorySoFar } from './tool.ts';
+import { ToolStates } from './tool-states.ts';
+import { assembleTrajectory, type OpenTurn } from './trajectory-record.ts';
+
+export interface TrajectorySetup<T> {
+  readonly id: string;
+  readonly step: number;
+  readonly taskIndex: number;
+  readonly task: T;
+  readonly attempt: number;
+  readonly agent: Agent<T>;
+  readonly limits: Limits;
+  readonly sampling: Sampling;
+  readonly seed: number;
+  readonly server: Pick<InferenceServer, 'generate'>;
+  readonly format: ChatFormat;
+  readonly tokens: TextTokens;
+  readonly renderPrompt: ChatHost['renderPrompt'];
+  readonly createChat: (options: ChatOptions, host: ChatHost) => Chat & { record(): ChatRecord };
+  readonly clock: Clock;
+  /** Cancels the trajectory; the reason says why. */
+  readonly signal: AbortSignal;
+  /** When the trajectory was ready to start. */
+  readonly queuedAt: number;
+}
+
+/** Thrown through an agent to unwind it; the trajectory's end is already recorded. */
+class TrajectoryStop extends Error {
+  constructor(end: End) {
+    super(`the trajectory has ended: ${end.kind}`);
+    this.name = 'TrajectoryStop';
+  }
+}
+
+/** An agent that does not listen to its signal is left behind after this long. */
+const GRACE_MS = 2_000;
+
+export async function runTrajectory<T>(setup: TrajectorySetup<T>): Promise<Trajectory<T>> {
+  return new Life(setup).run();
+}
+
+class Life<T> {
+  readonly #setup: TrajectorySetup<T>;
+  readonly #controller = new AbortController();
+  readonly #chats: (Chat & { record(): ChatRecord })[] = [];
+  readonly #turns: (OpenTurn | undefined)[] = [];
+  readonly #spans: Span[] = [];
+  readonly #extra: Record<string, unknown> = {};
+  readonly #states: ToolStates;
+  #end: End | undefined;
+  #usedTokens = 0;
+  #lastTurn = 0;
+  /** Which limit cuts the reply of a turn, if it grows so long. */
+  readonly #cutBy: ('tokens' | 'context')[] = [];
+
+  constructor(setup: TrajectorySetup<T>) {
+    this.#setup = setup;
+    this.#states = new ToolStates({
+      context: { task: setup.task as Record<string, unknown>, trajectory: this.#soFar() },
+      signal: this.#controller.signal,
+      clock: setup.clock,
+      timeoutMs: setup.limits.toolTimeoutMs,
+    });
+  }
+
+  async run(): Promise<Trajectory<T>> {
+    const { signal, clock, limits, queuedAt } = this.#setup;
+    const began = clock.now();
+    if (began > queuedAt)
+      this.#spans.push({ kind: 'wait', name: 'slot', turn: 0, start: queuedAt, end: began });
+    const onAbort = () => this.#finish({ kind: 'cancelled', why: reasonOf(signal) });
+    const outOfTime = () => this.#finish({ kind: 'truncated', why: 'time' });
+    const cancelTimer = clock.timer(limits.secondsPerTrajectory * 1000, outOfTime);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    else await this.#runAgent();
+    cancelTimer();
+    signal.removeEventListener('abort', onAbort);
+    const end = this.#end ?? { kind: 'completed' };
+    this.#finish(end);
+    await this.#closeTools(end);
+    return this.#trajectory(end);
+  }
+
+  /** Settles when the agent does, or a grace period after the trajectory has ended without it. */
+  async #runAgent(): Promise<void> {
+    const { agent, task, taskIndex, attempt, clock } = this.#setup;
+    const { signal } = this.#controller;
+    let cancelGrace = () => {};
+    const leftBehind = new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => {
+        cancelGrace = clock.timer(GRACE_MS, resolve);
+      });
+    });
+    const model = { chat: (options: ChatOptions = {}) => this.#openChat(options) };
+    const agentRuns = Promise.resolve()
+      .then(() => agent.run({ task, taskIndex, attempt, model, signal, extra: this.#extra }))
+      .then(
+        () => this.#finish(this.#returned()),
+        (error: unknown) => this.#finish(endOf(error)),
+      );
+    await Promise.race([agentRuns, leftBehind]);
+    cancelGrace();
+  }
+
+  /** The agent returned: done, unless its last reply was cut. */
+  #returned(): End {
+    const last = this.#turns[this.#lastTurn - 1];
+    if (last?.finish !== 'length') return { kind: 'completed' };
+    return { kind: 'truncated', why: this.#cutBy[this.#lastTurn - 1]! };
+  }
+
+  /** The first end counts. Everything in progress is told to stop. */
+  #finish(end: End): void {
+    this.#end ??= end;
+    this.#controller.abort(new TrajectoryStop(this.#end));
+  }
+
+  #stop(end: End): never {
+    this.#finish(end);
+    throw this.#controller.signal.reason;
+  }
+
+  #openChat(options: ChatOptions): Chat {
+    const { format, renderPrompt, createChat, sampling } = this.#setup;
+    const number = this.#chats.length;
+    checkToolNames(options.tools ?? []);
+    const chat = createChat(options, {
+      format,
+      renderPrompt,
+      beginTurn: () => this.#beginTurn(),
+      generate: (request) => this.#generate(number, request),
+      recordReply: (turn, reply) => this.#recordReply(turn, reply),
+      runTools: (turn, calls, tools) => this.#runTools(turn, calls, tools),
+      recordReward: (turn, value) => {
+        this.#turns[turn - 1]!.reward = value;
+      },
+      isTrained: ({ trained = true, temperature = sampling.temperature }: SampleOptions) =>
+        trained && temperature === sampling.temperature,
+    });
+    this.#chats.push(chat);
+    return chat;
+  }
+
+  /** Tokens before turns, so that a trajectory out of both says tokens. */
+  #checkRoom(): void {
+    this.#controller.signal.throwIfAborted();
+    const { tokensPerTrajectory, turns } = this.#setup.limits;
+    if (this.#usedTokens >= tokensPerTrajectory) this.#stop({ kind: 'truncated', why: 'tokens' });
+    if (this.#turns.length >= turns) this.#stop({ kind: 'truncated', why: 'turns' });
+  }
+
+  #beginTurn(): number {
+    this.#checkRoom();
+    return this.#turns.push(undefined);
+  }
+
+  async #generate(
+    chat: number,
+    {
+      turn,
+      reply,
+      prompt,
+      images,
+      contextTokens,
+      observationTokens,
+      options,
+    }: Parameters<ChatHost['generate']>[0],
+  ): Promise<GenerateResult> {
+    const { limits, clock, server, format, seed, step, taskIndex, attempt, id } = this.#setup;
+    const left = limits.tokensPerTrajectory - this.#usedTokens - observationTokens;
+    const room = limits.contextTokens - contextTokens;
+    if (left < 1) this.#stop({ kind: 'truncated', why: 'tokens' });
+    if (room < 1) this.#stop({ kind: 'truncated', why: 'context' });
+    this.#cutBy[turn - 1] = room < Math.min(left, limits.tokensPerReply) ? 'context' : 'tokens';
+    const { trained: _, maxTokens = limits.tokensPerReply, ...sampling } = options;
+    const start = clock.now();
+    try {
+      const result = await server.generate({
+        id: `${id}/chat-${chat}/reply-${reply}/`,
+        trajectory: id,
+        prompt,
+        ...(images.length === 0 ? {} : { images }),
+        sampling: {
+          ...this.#setup.sampling,
+          ...sampling,
+          maxTokens: Math.min(maxTokens, limits.tokensPerReply, left, room),
+          stopIds: format.stopIds,
+          seed: hashSeed(seed, step, taskIndex, attempt, reply, ...(chat === 0 ? [] : [chat])),
+        },
+        signal: this.#controller.signal,
+      });
+      if (result.finish === 'abort' && !this.#controller.signal.aborted) {
+        throw new EngineError(`the server gave up request ${id} after ${result.ids.length} tokens`);
+      }
+      this.#usedTokens += observationTokens + result.ids.length;
+      return result;
+    } catch (error) {
+      this.#controller.signal.throwIfAborted();
+      return this.#stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
+    } finally {
+      this.#spans.push({ kind: 'generate', name: 'generate', turn, start, end: clock.now() });
+    }
+  }
+
+  #recordReply(turn: number, { finish, text, toolCalls, problems }: ChatReply): void {
+    this.#turns[turn - 1] = { finish, text, toolCalls, toolRuns: [], problems, reward: undefined };
+    this.#lastTurn = turn;
+    this.#controller.signal.throwIfAborted();
+  }
+
+  /** A reply that was cut is not obeyed, and calls of the last permitted turn are not run. */
+  async #runTools(
+    turn: number,
+    calls: readonly ToolCall[],
+    tools: readonly Tool[],
+  ): Promise<readonly ToolRun[]> {
+    const { limits, clock, tokens } = this.#setup;
+    const open = this.#turns[turn - 1]!;
+    if (open.finish === 'length') this.#stop({ kind: 'truncated', why: this.#cutBy[turn - 1]! });
+    this.#checkRoom();
+    const { signal } = this.#controller;
+    const outcomes = await Promise.all(
+      calls.slice(0, limits.callsPerTurn).map(async (call) => {
+        const start = clock.now();
+        const outcome = await runTool(call, {
+          tools,
+          limits,
+          tokens,
+          clock,
+          signal,
+          contextOf: (tool) => this.#states.contextOf(tool),
+        });
+        const span: Span = { kind: 'tool', name: call.name, turn, start, end: clock.now() };
+        this.#spans.push(
+          outcome.kind === 'ran' && outcome.run.problem
+            ? { ...span, attributes: { problem: outcome.run.problem.kind } }
+            : span,
+        );
+        return outcome;
+      }),
+    );
+    const runs = outcomes.flatMap((outcome) => (outcome.kind === 'ran' ? [outcome.run] : []));
+    const unrun = calls.slice(limits.callsPerTurn).map((call) => tooMany(call, limits.callsPerTurn));
+    open.toolRuns = [...runs, ...unrun];
+    signal.throwIfAborted();
+    for (const outcome of outcomes) {
+      if (outcome.kind === 'environment') {
+        this.#stop({ kind: 'failed', boundary: 'environment', message: outcome.error.message });
+      }
+    }
+    return open.toolRuns;
+  }
+
+  async #closeTools(end: End): Promise<void> {
+    const { clock } = this.#setup;
+    const start = clock.now();
+    const scored = end.kind === 'completed' || end.kind === 'truncated';
+    const closed = await this.#states.closeAll({ score: scored });
+    const scores = closed.filter(({ score }) => score !== undefined);
+    if (scores.length > 0) {
+      this.#extra.toolScores = Object.fromEntries(scores.map(({ tool, score }) => [tool, score]));
+    }
+    for (const { tool, error } of closed) {
+      if (error === undefined) continue;
+      const attributes = { error: messageOf(error) };
+      const turn = this.#turns.length;
+      this.#spans.push({ kind: 'tool', name: `close ${tool}`, turn, start, end: clock.now(), attributes });
+    }
+  }
+
+  #trajectory(end: End): Trajectory<T> {
+    const { id, step, taskIndex, task, attempt } = this.#setup;
+    return {
+      id,
+      step,
+      taskIndex,
+      task,
+      attempt,
+      ...assembleTrajectory(
+        this.#chats.map((chat) => chat.record()),
+        this.#turns,
+      ),
+      text: this.#turns[this.#lastTurn - 1]?.text ?? '',
+      end,
+      spans: [...this.#spans],
+      extra: { ...this.#extra },
+    };
+  }
+
+  #soFar(): TrajectorySoFar {
+    const { id, step, taskIndex, attempt } = this.#setup;
+    const chats = this.#chats;
+    const turns = this.#turns;
+    return {
+      id,
+      step,
+      taskIndex,
+      attempt,
+      extra: this.#extra,
+      get messages(): readonly Message[] {
+        return chats.flatMap((chat) => chat.messages);
+      },
+      get turns() {
+        return assembleTrajectory(
+          chats.map((chat) => chat.record()),
+          turns,
+        ).turns;
+      },
+    };
+  }
+}
+
+/** Exactly one answer per call: one that is not run is told why. */
+function tooMany(call: ToolCall, limit: number): ToolRun {
+  const message = `Not run: at most ${limit} tool call${limit === 1 ? ' is' : 's are'} run per reply. Call again if needed.`;
+  return {
+    call,
+    result: message,
+    problem: { kind: 'too-many-calls', message, source: call.name },
+    milliseconds: 0,
+  };
+}
+
+/** What an agent threw, by the boundary that was crossed. */
+function endOf(error: unknown): End {
+  const boundary =
+    error instanceof EngineError ? 'infrastructure' : error instanceof ToolError ? 'environment' : 'agent';
+  return { kind: 'failed', boundary, message: messageOf(error) };
+}
+
+function reasonOf({ reason }: AbortSignal): string {
+  return typeof reason === 'string' ? reason : messageOf(reason);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
