@@ -1,0 +1,105 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { createInterface } from 'node:readline/promises';
+import type { Command } from 'commander';
+import pc from 'picocolors';
+import { agent } from '../agent/agent.ts';
+import type { Tool } from '../agent/tool.ts';
+import { embedded } from '../engine/embedded.ts';
+import { gateway } from '../gateway/gateway.ts';
+import { rollout } from '../rollout.ts';
+import { openChatFormat } from '../run.ts';
+import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { textOf } from './print-trajectory.ts';
+import { loadRunFile } from './run-file.ts';
+
+interface ChatFlags {
+  readonly config?: string;
+  readonly temperature: number;
+  readonly maxTokens: number;
+}
+
+export function registerChat(program: Command): void {
+  program
+    .command('chat')
+    .description('talk to the model of a run (its newest checkpoint) or of a directory, tools included')
+    .argument('<run>', 'run directory, or a model directory')
+    .option('--config <file>', "run file whose agent's tools are offered; the run's own if not given")
+    .option('--temperature <t>', '0 is greedy', Number, 0)
+    .option('--max-tokens <n>', 'tokens per reply', Number, 512)
+    .action((run: string, flags: ChatFlags) => chat(run, flags));
+}
+
+async function chat(run: string, { config, temperature, maxTokens }: ChatFlags): Promise<void> {
+  const checkpoint = await readLatestCheckpoint(run);
+  const { directory, format } = await openChatFormat(checkpoint?.path ?? run);
+  const tools = await toolsOf(run, config);
+  const servers = await embedded().openServers(directory);
+  const server = gateway(servers);
+  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  console.log(
+    pc.dim(`${directory}${tools.length > 0 ? `, tools: ${tools.map(({ name }) => name).join(', ')}` : ''}`),
+  );
+  console.log(pc.dim('Each line is a question; an empty line, or Ctrl-D, ends the conversation.'));
+  try {
+    const { contextTokens } = await server.info();
+    await rollout({
+      tasks: [{ index: 0, task: {} }],
+      attempts: 1,
+      step: 0,
+      agent: conversation(terminal, tools),
+      rewards: [],
+      server,
+      format,
+      seed: 1,
+      sampling: { temperature },
+      limits: {
+        turns: Number.MAX_SAFE_INTEGER,
+        tokensPerReply: maxTokens,
+        tokensPerTrajectory: contextTokens,
+        contextTokens,
+        secondsPerTrajectory: Number.POSITIVE_INFINITY,
+      },
+      stopOnAgentFailure: true,
+    });
+  } finally {
+    terminal.close();
+    await server.close();
+  }
+}
+
+/** A person as the user: the same agent machinery as in training, so what is seen here is what was trained. */
+function conversation(terminal: ReturnType<typeof createInterface>, tools: readonly Tool[]) {
+  return agent(async ({ model, signal }) => {
+    const dialogue = model.chat({ tools });
+    for (;;) {
+      const said = await terminal.question(pc.bold('you    '), { signal }).catch(() => '');
+      if (said.trim() === '') return;
+      dialogue.user(said);
+      for (;;) {
+        const reply = await dialogue.sample();
+        if (reply.content.trim() !== '')
+          console.log(`${pc.bold(pc.green('model  '))}${reply.content.trim()}`);
+        if (reply.final) break;
+        for (const { call, result } of await dialogue.runTools(reply)) {
+          console.log(pc.cyan(`       ${call.name}(${JSON.stringify(call.arguments)}) → ${textOf(result)}`));
+        }
+        for (const { message } of reply.problems) console.log(pc.red(`       ${message}`));
+      }
+    }
+  });
+}
+
+async function toolsOf(run: string, config: string | undefined): Promise<readonly Tool[]> {
+  const path = config ?? (await recordedRunFile(run));
+  if (path === undefined) return [];
+  const { agent: trained } = await loadRunFile(path);
+  return trained.tools ?? [];
+}
+
+async function recordedRunFile(run: string): Promise<string | undefined> {
+  const { options } = runPaths(run);
+  if (!existsSync(options)) return undefined;
+  const { config } = JSON.parse(await readFile(options, 'utf8')) as { config: { path: string } | null };
+  return config !== null && existsSync(config.path) ? config.path : undefined;
+}

@@ -1,0 +1,86 @@
+import type { Command } from 'commander';
+import pc from 'picocolors';
+import { embedded } from '../engine/embedded.ts';
+import { gateway } from '../gateway/gateway.ts';
+import { limitsWithin, resolveOptions } from '../options.ts';
+import { rollout } from '../rollout.ts';
+import { openChatFormat } from '../run.ts';
+import { trajectoryAdvantages } from '../training/advantages/advantage.ts';
+import { grpo } from '../training/algorithms.ts';
+import type { Scored } from '../types.ts';
+import { LEGEND, printTrajectory } from './print-trajectory.ts';
+import { loadRunFile } from './run-file.ts';
+
+interface PreviewFlags {
+  readonly task: number;
+  readonly attempts: number;
+}
+
+export function registerPreview(program: Command): void {
+  program
+    .command('preview')
+    .description('one task, two attempts, no training: turns, masks, tool calls, rewards, advantages')
+    .argument('<config>', 'run file (a module that exports `options`)')
+    .option('--task <n>', 'which task of the dataset', Number, 0)
+    .option('--attempts <n>', 'how many attempts', Number, 2)
+    .addHelpText('after', '\nExample: rollcall preview examples/calculator/train.ts')
+    .action((config: string, flags: PreviewFlags) => preview(config, flags));
+}
+
+async function preview(config: string, { task, attempts }: PreviewFlags): Promise<void> {
+  const options = resolveOptions(await loadRunFile(config));
+  const { directory, format, decode } = await openChatFormat(options.model);
+  const servers = await (options.backend ?? embedded()).openServers(directory);
+  const server = gateway(servers);
+  try {
+    const { contextTokens } = await server.info();
+    const [group] = await rollout({
+      tasks: [{ index: options.tasks.indexAt(task), task: await options.tasks.at(task) }],
+      attempts,
+      step: 0,
+      agent: options.agent,
+      rewards: options.rewards,
+      server,
+      format,
+      limits: limitsWithin(options.limits, contextTokens),
+      sampling: options.sampling,
+      seed: options.seed,
+      trustPrompt: options.trustPrompt,
+      name: 'preview',
+      stopOnAgentFailure: true,
+    });
+    const algorithm = options.algorithm ?? grpo();
+    const advantages = trajectoryAdvantages(
+      group!.attempts.map((attempt) => attempt.reward),
+      algorithm,
+    );
+    console.log(LEGEND);
+    for (const [number, scored] of group!.attempts.entries()) {
+      const { segments, ...trajectory } = scored.trajectory;
+      const stored = { ...trajectory, rewards: scored.rewards, reward: scored.reward ?? null };
+      const columns = segments.map((segment) => ({
+        ...segment,
+        advantages: new Float32Array(segment.ids.length),
+      }));
+      console.log(`\n${printTrajectory(stored, columns, decode)}`);
+      console.log(
+        `  ${whatIsTrained(scored)}; ${algorithm.name} advantage ${advantages[number]?.toFixed(3) ?? 'none'}`,
+      );
+    }
+    const rewards = new Set(group!.attempts.map((attempt) => attempt.reward));
+    if (rewards.size === 1)
+      console.log(pc.yellow('\nAll attempts got the same reward, so this group would teach nothing.'));
+  } finally {
+    await server.close();
+  }
+}
+
+function whatIsTrained({ trajectory }: Scored): string {
+  const count = (column: 'ids' | 'sampled' | 'trained') =>
+    trajectory.segments.reduce(
+      (sum, segment) =>
+        sum + (column === 'ids' ? segment.ids.length : segment[column].reduce((a, b) => a + b, 0)),
+      0,
+    );
+  return `${count('ids')} tokens, ${count('sampled')} sampled, ${count('trained')} trained`;
+}
