@@ -82,7 +82,7 @@ export interface Run<T extends Task> {
 export async function openRun<T extends Task>(options: ResolvedOptions<T>): Promise<Run<T>> {
   const { signal, backend = embedded(), algorithm = grpo() } = options;
   const resumed = await openDirectory(options);
-  const { directory: model, format } = await loadChatFormat(options.model, signal);
+  const { directory: model, format } = await openChatFormat(options.model, options);
   const opened: { close(): Promise<void> }[] = [];
   const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;
@@ -107,6 +107,17 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
     await closeAll();
     throw error;
   }
+}
+
+/** A model's own files, by path or hub name, and its chat format, proven on ids before anything is sampled. */
+export async function openChatFormat(
+  model: string,
+  { trustPrompt = false, signal }: { trustPrompt?: boolean; signal?: AbortSignal | undefined } = {},
+): Promise<{ directory: string; format: ChatFormat }> {
+  const files = await loadModelFiles(model, signal ? { signal } : {});
+  const format = createChatFormat({ ...files, trustPromptSpecialTokens: trustPrompt });
+  selfTest(format);
+  return { directory: files.directory, format };
 }
 
 interface Parts {
@@ -179,7 +190,6 @@ async function startRun<T extends Task>(
       step: at,
       seed: options.seed,
       concurrency: options.concurrency,
-      trustPrompt: options.trustPrompt,
       clock,
       stopOnAgentFailure: at <= 1,
       tolerateFailedShare: options.failures.tolerateShare,

@@ -28,6 +28,7 @@ export async function* train<T extends Task>(
     while (run.step < options.steps) {
       const step = run.step + 1;
       const groups = await run.time('gen', () => collectGroups(run, options, step));
+      options.signal?.throwIfAborted();
       const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm });
       const update = await run.time('update_actor', () =>
         updatePolicy({ ...run.updateOptions(step), batch }),

@@ -29,7 +29,7 @@ export function registerPreview(program: Command): void {
 
 async function preview(config: string, { task, attempts }: PreviewFlags): Promise<void> {
   const options = resolveOptions(await loadRunFile(config));
-  const { directory, format, decode } = await openChatFormat(options.model);
+  const { directory, format } = await openChatFormat(options.model, options);
   const servers = await (options.backend ?? embedded()).openServers(directory);
   const server = gateway(servers);
   try {
@@ -45,7 +45,6 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
       limits: limitsWithin(options.limits, contextTokens),
       sampling: options.sampling,
       seed: options.seed,
-      trustPrompt: options.trustPrompt,
       name: 'preview',
       stopOnAgentFailure: true,
     });
@@ -62,7 +61,7 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
         ...segment,
         advantages: new Float32Array(segment.ids.length),
       }));
-      console.log(`\n${printTrajectory(stored, columns, decode)}`);
+      console.log(`\n${printTrajectory(stored, columns, (ids) => format.decode(ids))}`);
       console.log(
         `  ${whatIsTrained(scored)}; ${algorithm.name} advantage ${advantages[number]?.toFixed(3) ?? 'none'}`,
       );
