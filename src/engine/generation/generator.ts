@@ -1,0 +1,342 @@
+/**
+ * Generation without threads or promises: requests are added, `step` makes one token for each that can have one, and
+ * says which replies ended. Everything that changes weights happens between steps.
+ */
+import { EngineError } from '../../errors.ts';
+import type { GenerateResult } from '../../inference/server.ts';
+import type { Kernels } from '../kernels/kernels.ts';
+import type { ModelConfig } from '../model/config.ts';
+import { Head } from './head.ts';
+import { type LoraWeights, loadLora } from './lora.ts';
+import { type PackedWeights, packWeights, type WeightSource } from './packed-weights.ts';
+import { PrefixCache } from './prefix-cache.ts';
+import { checkRequest, type PlainRequest } from './request.ts';
+import { Scheduler } from './scheduler.ts';
+import { appendToken, createSequence, replyTokens, type Sequence } from './sequence.ts';
+import { StopStrings, type TokenDecoder } from './stop-strings.ts';
+import { bytesPerBlock, Transformer } from './transformer.ts';
+
+const BLOCK_TOKENS = 16;
+const STEP_TOKENS = 512;
+
+export interface GeneratorOptions {
+  readonly cacheMegabytes: number;
+  /** Most requests that run at once. */
+  readonly maxBatch: number;
+  readonly version: number;
+  /** Made when a request first brings stop strings. */
+  readonly decoder: () => TokenDecoder;
+}
+
+/** Totals since the engine opened, counted where K/V are written, and how it stands now. */
+export interface GenerationStatistics {
+  readonly steps: number;
+  /** Prompt tokens whose K/V were computed; those computed again after a preemption or an update count again. */
+  readonly computedPromptTokens: number;
+  /** Prompt tokens found in the cache when their request began. */
+  readonly cachedPromptTokens: number;
+  readonly sampledTokens: number;
+  readonly evictions: number;
+  readonly preemptions: number;
+  readonly waiting: number;
+  readonly running: number;
+  readonly blocksUsed: number;
+  readonly blocks: number;
+  readonly blockTokens: number;
+  readonly bytesInUse: number;
+  readonly peakBytes: number;
+}
+
+/** What one step has for the callers. */
+export interface StepNews {
+  /** One token each for requests that stream. */
+  readonly streamed: { readonly keys: number[]; readonly ids: number[]; readonly logprobs: number[] };
+  readonly finished: { readonly key: number; readonly result: GenerateResult }[];
+  readonly failed: { readonly key: number; readonly message: string }[];
+}
+
+export class Generator {
+  readonly config: ModelConfig;
+  readonly contextTokens: number;
+  readonly #kernels: Kernels;
+  readonly #cache: PrefixCache;
+  readonly #scheduler: Scheduler;
+  readonly #transformer: Transformer;
+  readonly #head: Head;
+  readonly #decoder: () => TokenDecoder;
+  readonly #sequences = new Map<number, Sequence>();
+  readonly #adapters = new Map<string, LoraWeights>();
+  #weights: PackedWeights;
+  #version: number;
+  #order = 0;
+  #news: StepNews = emptyNews();
+  #counts = { steps: 0, computedPromptTokens: 0, cachedPromptTokens: 0, sampledTokens: 0 };
+
+  constructor(kernels: Kernels, config: ModelConfig, source: WeightSource, options: GeneratorOptions) {
+    this.#kernels = kernels;
+    this.config = config;
+    this.#version = options.version;
+    this.#decoder = options.decoder;
+    this.#weights = packWeights(kernels, config, source);
+    const blockBytes = bytesPerBlock(kernels, config, BLOCK_TOKENS);
+    const most = options.maxBatch * (Math.ceil(config.contextTokens / BLOCK_TOKENS) + 1);
+    const blocks = Math.min(most, Math.floor((options.cacheMegabytes * 2 ** 20) / blockBytes));
+    if (blocks < 2) {
+      throw new EngineError(
+        `cacheMegabytes is ${options.cacheMegabytes}; this model needs at least ${Math.ceil((2 * blockBytes) / 2 ** 20)}`,
+      );
+    }
+    this.contextTokens = Math.min(config.contextTokens, blocks * BLOCK_TOKENS);
+    this.#transformer = new Transformer(kernels, config, {
+      stepTokens: Math.max(STEP_TOKENS, options.maxBatch),
+      sequences: options.maxBatch,
+      blocks,
+      blockTokens: BLOCK_TOKENS,
+      contextTokens: this.contextTokens,
+    });
+    this.#head = new Head(kernels, config, options.maxBatch);
+    this.#cache = new PrefixCache({
+      blocks,
+      blockTokens: BLOCK_TOKENS,
+      copyBlock: (from, to) => this.#transformer.copyBlock(from, to),
+    });
+    this.#scheduler = new Scheduler(this.#cache, {
+      maxBatch: options.maxBatch,
+      stepTokens: Math.max(STEP_TOKENS, options.maxBatch),
+    });
+  }
+
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Requests that are not answered yet. */
+  get pending(): number {
+    return this.#sequences.size;
+  }
+
+  /** `key` is the caller's name for the request. A request that cannot run throws, naming the field. */
+  add(key: number, request: PlainRequest): void {
+    checkRequest(request, {
+      vocabulary: this.config.vocabulary,
+      contextTokens: this.contextTokens,
+      adapters: new Set(this.#adapters.keys()),
+    });
+    const { stopStrings } = request.sampling;
+    const stops =
+      stopStrings.length > 0 ? new StopStrings(stopStrings, this.#decoder(), request.prompt) : undefined;
+    const sequence = createSequence(key, this.#order++, request, stops, this.contextTokens);
+    this.#sequences.set(key, sequence);
+    this.#scheduler.add(sequence);
+  }
+
+  /** Ends a request with what it has; its reply is in the next news. */
+  abort(key: number): void {
+    const sequence = this.#sequences.get(key);
+    if (sequence) this.#finish(sequence, 'abort');
+  }
+
+  abortAll(): void {
+    for (const key of [...this.#sequences.keys()]) this.abort(key);
+  }
+
+  /** Whether a step would do anything. */
+  get busy(): boolean {
+    return this.#scheduler.running.length > 0 || this.#scheduler.waiting.length > 0;
+  }
+
+  /** Computes one step. */
+  step(): void {
+    const plan = this.#scheduler.plan();
+    if (plan.length === 0) return;
+    this.#counts.steps++;
+    const adapters = new Set(plan.map((sequence) => sequence.adapter));
+    for (const adapter of adapters) {
+      const group = adapters.size === 1 ? plan : plan.filter((sequence) => sequence.adapter === adapter);
+      try {
+        this.#stepGroup(group, this.#adapters.get(adapter));
+      } catch (error) {
+        for (const sequence of [...group]) this.#fail(sequence, error);
+      }
+    }
+  }
+
+  /** What happened since the last call, for the callers. */
+  takeNews(): StepNews | undefined {
+    const news = this.#news;
+    if (news.finished.length === 0 && news.failed.length === 0 && news.streamed.keys.length === 0) {
+      return undefined;
+    }
+    this.#news = emptyNews();
+    return news;
+  }
+
+  /** Replaces the model's weights. Running requests go on with the new ones; everything cached is gone. */
+  updateWeights(version: number, source: WeightSource): void {
+    const next = packWeights(this.#kernels, this.config, source);
+    this.#scheduler.retract();
+    // A prompt is scored by one version: begin again where the old one was not done.
+    for (const sequence of this.#sequences.values()) {
+      if (sequence.scored < sequence.promptTokens) sequence.scored = 1;
+    }
+    this.#cache.flush();
+    this.#weights.free();
+    this.#weights = next;
+    this.#version = version;
+  }
+
+  updateAdapter(version: number, name: string, directory: string): void {
+    const next = loadLora(this.#kernels, this.config, directory);
+    this.#scheduler.retract(name);
+    this.#cache.flush(name);
+    this.#adapters.get(name)?.free();
+    this.#adapters.set(name, next);
+    this.#version = version;
+  }
+
+  statistics(): GenerationStatistics {
+    return {
+      ...this.#counts,
+      evictions: this.#cache.evictions,
+      preemptions: this.#scheduler.preemptions,
+      waiting: this.#scheduler.waiting.length,
+      running: this.#scheduler.running.length,
+      blocksUsed: this.#cache.usedBlocks,
+      blocks: this.#cache.capacity,
+      blockTokens: BLOCK_TOKENS,
+      bytesInUse: this.#kernels.bytesInUse,
+      peakBytes: this.#kernels.peakBytes,
+    };
+  }
+
+  free(): void {
+    this.#weights.free();
+    for (const adapter of this.#adapters.values()) adapter.free();
+    this.#transformer.free();
+    this.#head.free();
+  }
+
+  #stepGroup(group: readonly Sequence[], lora: LoraWeights | undefined): void {
+    const tokens = this.#describe(group);
+    this.#transformer.step(this.#weights, lora, tokens, group.length);
+    const rows: number[] = [];
+    const ready: Sequence[] = [];
+    let row = 0;
+    for (const sequence of group) {
+      if (sequence.promptLogprobs) this.#scorePrompt(sequence, row, tokens);
+      row += sequence.scheduled;
+      this.#countWritten(sequence);
+      this.#cache.advance(sequence.path!, sequence.ids, sequence.scheduled);
+      if (sequence.path!.length < sequence.length) continue;
+      rows.push(row - 1);
+      ready.push(sequence);
+    }
+    this.#head.sample(this.#weights, this.#transformer.states, tokens, rows, ready);
+    for (let index = 0; index < ready.length; index++) {
+      this.#take(ready[index]!, this.#head.ids[index]!, this.#head.logprobs[index]!);
+    }
+  }
+
+  /** Fills the transformer's inputs with the group's scheduled tokens. */
+  #describe(group: readonly Sequence[]): number {
+    const { ids, sequences, positions, blockTable, blocksPerSequence } = this.#transformer;
+    let token = 0;
+    for (let index = 0; index < group.length; index++) {
+      const sequence = group[index]!;
+      const path = sequence.path!;
+      for (let blocks = 0, at = index * blocksPerSequence; blocks < path.blocks; blocks++) {
+        blockTable[at + blocks] = path.table[blocks]!;
+      }
+      for (let position = path.length; position < path.length + sequence.scheduled; position++) {
+        ids[token] = sequence.ids[position]!;
+        sequences[token] = index;
+        positions[token++] = position;
+      }
+    }
+    return token;
+  }
+
+  /** Log-probs of the prompt tokens that this step's states of the sequence, from `row` on, predict. */
+  #scorePrompt(sequence: Sequence, row: number, stateRows: number): void {
+    const start = sequence.path!.length;
+    const from = Math.max(sequence.scored, start + 1);
+    const to = Math.min(sequence.promptTokens, start + sequence.scheduled + 1);
+    if (from >= to) return;
+    const rows = Array.from({ length: to - from }, (_, index) => row + from - start - 1 + index);
+    const { temperature } = sequence.sampling;
+    const targets = sequence.ids.subarray(from, to);
+    const out = sequence.promptLogprobs!.subarray(from, to);
+    this.#head.score(
+      this.#weights,
+      this.#transformer.states,
+      stateRows,
+      rows,
+      targets,
+      temperature === 0 ? 1 : temperature,
+      out,
+    );
+    sequence.scored = to;
+  }
+
+  #countWritten(sequence: Sequence): void {
+    const start = sequence.path!.length;
+    this.#counts.computedPromptTokens += Math.max(
+      0,
+      Math.min(sequence.promptTokens - start, sequence.scheduled),
+    );
+  }
+
+  /** A sampled token, and whether the reply ends with it. */
+  #take(sequence: Sequence, id: number, logprob: number): void {
+    const { versions } = sequence;
+    if (versions[versions.length - 1]?.version !== this.#version) {
+      versions.push({ from: replyTokens(sequence), version: this.#version });
+    }
+    appendToken(sequence, id, logprob);
+    this.#counts.sampledTokens++;
+    if (sequence.streams) {
+      this.#news.streamed.keys.push(sequence.key);
+      this.#news.streamed.ids.push(id);
+      this.#news.streamed.logprobs.push(logprob);
+    }
+    if (sequence.stopIds.has(id) || sequence.stopStrings?.push(id)) this.#finish(sequence, 'stop');
+    else if (sequence.length >= sequence.limit) this.#finish(sequence, 'length');
+  }
+
+  #finish(sequence: Sequence, finish: GenerateResult['finish']): void {
+    this.#remove(sequence);
+    const reply = replyTokens(sequence);
+    const cachedTokens = Math.max(0, sequence.cachedTokens);
+    this.#counts.cachedPromptTokens += cachedTokens;
+    this.#news.finished.push({
+      key: sequence.key,
+      result: {
+        ids: sequence.ids.slice(sequence.promptTokens, sequence.length),
+        logprobs: sequence.logprobs.slice(0, reply),
+        finish,
+        versions: sequence.versions,
+        promptTokens: sequence.promptTokens,
+        cachedTokens,
+        ...(sequence.promptLogprobs ? { promptLogprobs: sequence.promptLogprobs } : {}),
+      },
+    });
+  }
+
+  #fail(sequence: Sequence, error: unknown): void {
+    if (!this.#sequences.has(sequence.key)) return;
+    this.#remove(sequence);
+    this.#news.failed.push({
+      key: sequence.key,
+      message: error instanceof Error ? error.message : String(error),
+    });
+  }
+
+  #remove(sequence: Sequence): void {
+    this.#scheduler.remove(sequence);
+    this.#sequences.delete(sequence.key);
+  }
+}
+
+function emptyNews(): StepNews {
+  return { streamed: { keys: [], ids: [], logprobs: [] }, finished: [], failed: [] };
+}
