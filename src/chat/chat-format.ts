@@ -1,0 +1,301 @@
+import { ConfigError } from '../errors.ts';
+import type { Message } from '../types.ts';
+import { unguard } from './added-tokens.ts';
+import { detectFamily, detectToolFormat, toolFormatNamed } from './detect.ts';
+import type { ChatFormat, ExtendRequest, PromptOptions, Reply, Tools } from './format.ts';
+import { type Block, THINK, type ToolFormat } from './formats/grammar.ts';
+import { addedText, type Junction, join, REPLY, syntheticPrefixes } from './junction.ts';
+import { ReplyParser } from './reply-parser.ts';
+import { compileTemplate, TemplateRefusal } from './template.ts';
+import { type Guard, imagesOf, probeShape, templateMessage, templateTools } from './template-messages.ts';
+import type { Tokenizer } from './tokenizer.ts';
+import type { Extension, Rendered } from './transcript.ts';
+
+export interface ChatFormatOptions {
+  readonly tokenizer: Tokenizer;
+  /** The model's Jinja chat template. */
+  readonly template: string;
+  /** `chatml` is the model's own, as is leaving it out; a name; or a format of yours (`toolFormat(fn)`). */
+  readonly toolFormat?: string | ToolFormat;
+  /** For reports only: the junction rule is read off the template. */
+  readonly family?: string;
+  /** The model's own stop ids: `eos_token_id` of its generation config. */
+  readonly eosIds?: readonly number[];
+  /**
+   * What becomes of earlier reasoning when the dialogue goes on. `all`: it stays, as sampled, whatever the
+   * template would do. `toolCycle`: it stays while tools answer; when a user speaks, the template decides.
+   * `template`: the template decides at each turn. Where it rewrites the past, a new segment begins.
+   */
+  readonly keepThinking?: 'all' | 'toolCycle' | 'template';
+  /** A prompt that ends in an assistant message: `close` it and ask for the next, or let the model `continue` it. */
+  readonly assistantEnding?: 'close' | 'continue';
+  /** Text of special tokens in a dataset's prompts becomes those tokens. Off: only the template writes them. */
+  readonly trustPromptSpecialTokens?: boolean;
+  /** Further variables of the template, such as `{ enable_thinking: false }`. */
+  readonly templateVariables?: Readonly<Record<string, unknown>>;
+  /** What templates that tell the date are told. */
+  readonly date?: Date;
+  /** The placeholder that stands for one image, such as `<|image_pad|>`. */
+  readonly imageToken?: string;
+}
+
+const IMAGE_TOKENS = [
+  '<|image_pad|>',
+  '<|image|>',
+  '<image>',
+  '[IMG]',
+  '<image_soft_token>',
+  '<start_of_image>',
+];
+const NO_GUARD: Guard = (text) => text;
+
+/** Messages ⇄ tokens for one model. Its rules come from the model's own files; `selfTest` proves them. */
+export function createChatFormat(options: ChatFormatOptions): ChatFormat {
+  const { tokenizer, keepThinking = 'all', assistantEnding = 'close' } = options;
+  const { added } = tokenizer;
+  const render = compileTemplate(options.template, {
+    variables: { ...tokenizer.specialTokens, ...options.templateVariables },
+    date: options.date ?? new Date(0),
+  });
+  const shape = probeShape(render);
+  const format = chooseToolFormat(options);
+  const guard: Guard = (text) => added.guard(text);
+  const guardedTools = remember((tools: Tools) => templateTools(tools, guard));
+
+  const renderText = (
+    messages: readonly Message[],
+    tools: Tools,
+    { trusted = 0, generationPrompt }: { trusted?: number; generationPrompt: boolean },
+  ): string =>
+    render({
+      messages: messages.map((message, at) =>
+        templateMessage(message, shape, at < trusted ? NO_GUARD : guard),
+      ),
+      tools: guardedTools(tools),
+      addGenerationPrompt: generationPrompt,
+    });
+
+  const rendered = (text: string, messages: readonly Message[]): Rendered => {
+    const ids = tokenizer.encodeGuarded(text);
+    return { ids, images: placeImages(ids, messages) };
+  };
+
+  const imageToken =
+    options.imageToken ?? IMAGE_TOKENS.find((token) => tokenizer.tokenId(token) !== undefined);
+  const placeImages = (ids: Int32Array, messages: readonly Message[]): Rendered['images'] => {
+    const images = imagesOf(messages);
+    if (images.length === 0) return [];
+    const id = imageToken === undefined ? undefined : tokenizer.tokenId(imageToken);
+    const places = [...ids.keys()].filter((at) => ids[at] === id);
+    if (places.length !== images.length) {
+      throw new ConfigError(
+        `the chat template wrote ${places.length} placeholders (${imageToken ?? 'no image token is known'}) ` +
+          `for ${images.length} images; is this a vision model? \`imageToken\` names the placeholder`,
+      );
+    }
+    return images.map((image, index) => ({ at: places[index]!, image }));
+  };
+
+  const generationPrompt = generationPromptOf(renderText);
+  const reasoningIsOpen = generationPrompt.lastIndexOf('<think>') > generationPrompt.lastIndexOf('</think>');
+  const begins = reasoningIsOpen ? format.blocks.find(({ open }) => open === THINK.open) : undefined;
+  const tailText = tailOf(renderText);
+  const tail = tokenizer.encodeGuarded(tailText ?? '');
+  const stopIds = stopIdsOf(options, format, tail);
+
+  const suffixText = (newMessages: readonly Message[], tools: Tools): string | undefined => {
+    for (const prefix of syntheticPrefixes(newMessages, shape.system)) {
+      try {
+        const before = renderText(prefix, tools, { generationPrompt: false });
+        const after = renderText([...prefix, ...newMessages], tools, { generationPrompt: true });
+        const text = addedText(before, after);
+        if (text !== undefined && splitsCleanly(after.slice(0, after.length - text.length), text))
+          return text;
+      } catch (error) {
+        if (!(error instanceof TemplateRefusal)) throw error;
+      }
+    }
+    return undefined;
+  };
+
+  /** Whether encoding the two apart gives the ids of encoding them together. */
+  const splitsCleanly = (before: string, text: string): boolean => {
+    if (added.isCutAt(text)) return true;
+    const apart = [...tokenizer.encodeGuarded(before), ...tokenizer.encodeGuarded(text)];
+    const together = tokenizer.encodeGuarded(before + text);
+    return apart.length === together.length && apart.every((id, at) => id === together[at]);
+  };
+
+  const openers = new Set(
+    (['user', 'tool'] as const)
+      .map((role) => suffixText([probeMessage(role)], []))
+      .flatMap((text) => (text === undefined ? [] : [tokenizer.encodeGuarded(text)[0]!]))
+      .filter((id) => stopIds.has(id)),
+  );
+  const junction: Junction | undefined = tailText === undefined ? undefined : { tail, openers, stopIds };
+
+  const renderPrompt = (
+    messages: readonly Message[],
+    tools: Tools,
+    { promptMessages }: PromptOptions = {},
+  ) => {
+    const trusted = options.trustPromptSpecialTokens ? (promptMessages ?? messages.length) : 0;
+    try {
+      const last = messages.at(-1);
+      const isContinued =
+        assistantEnding === 'continue' && last?.role === 'assistant' && !last.toolCalls?.length;
+      if (!isContinued)
+        return rendered(renderText(messages, tools, { trusted, generationPrompt: true }), messages);
+      const marked = [...messages.slice(0, -1), { ...last, content: last.content + REPLY }];
+      const text = renderText(marked, tools, { trusted, generationPrompt: false });
+      return rendered(text.slice(0, text.lastIndexOf(REPLY)), messages);
+    } catch (error) {
+      if (!(error instanceof TemplateRefusal)) throw error;
+      throw new ConfigError(
+        `the chat template refused the messages (${messages.map(({ role }) => role).join(', ')}): ${error.message}`,
+        { cause: error },
+      );
+    }
+  };
+
+  const extendExactly = ({ ids, messages, newMessages, tools }: ExtendRequest): Extension | undefined => {
+    const whole = renderPrompt([...messages, ...newMessages], tools, { promptMessages: 0 });
+    if (whole.ids.length < ids.length || ids.some((id, at) => whole.ids[at] !== id)) return undefined;
+    const images = whole.images.filter(({ at }) => at >= ids.length);
+    return {
+      ids: whole.ids.slice(ids.length),
+      images: images.map(({ at, image }) => ({ at: at - ids.length, image })),
+      drop: 0,
+    };
+  };
+
+  const extend = (request: ExtendRequest): Extension | undefined => {
+    const { ids, replyLength, newMessages, tools } = request;
+    const templateDecides =
+      keepThinking === 'template' ||
+      (keepThinking === 'toolCycle' && newMessages.some(({ role }) => role === 'user'));
+    if (templateDecides) return extendExactly(request);
+    if (!junction || newMessages.some(({ role }) => role === 'assistant')) return undefined;
+    const text = suffixText(newMessages, tools);
+    if (text === undefined) return undefined;
+    const next = tokenizer.encodeGuarded(text);
+    const joined = join(junction, ids.slice(ids.length - replyLength), next);
+    return { ...joined, images: placeImages(joined.ids, newMessages) };
+  };
+
+  const parserFor = (tools: Tools, firstCall = 0) =>
+    new ReplyParser({ format, tools, added, begins, firstCall });
+
+  const marks = new Set([...format.blocks, ...(format.begins ? [format.begins] : [])].flatMap(marksOf));
+  const hidden = new Set([...stopIds].filter((id) => !marks.has(tokenizer.decode(Int32Array.of(id)))));
+  const withoutStop = (ids: Int32Array) => ids.filter((id) => !hidden.has(id));
+
+  const parseReply = (ids: Int32Array, tools: Tools, firstCall?: number): Reply => {
+    const guarded = tokenizer.decodeGuarded(withoutStop(ids));
+    const parser = parserFor(tools, firstCall);
+    const [first, last] = [parser.push(guarded), parser.end()];
+    return {
+      content: first.content + last.content,
+      reasoning: first.reasoning + last.reasoning,
+      toolCalls: [...first.toolCalls, ...last.toolCalls],
+      problems: [...first.problems, ...last.problems],
+      text: unguard(added.removeSpecial(guarded)),
+    };
+  };
+
+  return {
+    family: options.family ?? detectFamily(options.template, tokenizer),
+    toolFormat: format.name,
+    stopIds: [...stopIds],
+    vocabularySize: tokenizer.vocabularySize,
+    renderPrompt,
+    extend,
+    parseReply,
+    streamReply: (tools, firstCall) => {
+      const parser = parserFor(tools, firstCall);
+      const decoder = tokenizer.decoder();
+      return {
+        push: (ids) => parser.push(decoder.push(withoutStop(ids))),
+        end: () => {
+          const last = parser.push(decoder.end());
+          const end = parser.end();
+          return {
+            content: last.content + end.content,
+            reasoning: last.reasoning + end.reasoning,
+            toolCalls: [...last.toolCalls, ...end.toolCalls],
+            problems: [...last.problems, ...end.problems],
+          };
+        },
+      };
+    },
+    decode: (ids) => tokenizer.decode(ids),
+    encodeText: (text) => tokenizer.encodeText(text),
+  };
+}
+
+const marksOf = ({ open, close }: Block) => [open, ...close];
+
+type RenderText = (
+  messages: readonly Message[],
+  tools: Tools,
+  options: { readonly generationPrompt: boolean },
+) => string;
+
+const QUESTION: Message = { role: 'user', content: 'Hello.' };
+
+/** What the template writes to make the model speak; '' if it ignores the wish. */
+function generationPromptOf(renderText: RenderText): string {
+  const without = renderText([QUESTION], [], { generationPrompt: false });
+  const whole = renderText([QUESTION], [], { generationPrompt: true });
+  return whole.startsWith(without) ? whole.slice(without.length) : '';
+}
+
+/** What the template writes after a reply; undefined if it does not show replies as they are. */
+function tailOf(renderText: RenderText): string | undefined {
+  try {
+    const text = renderText([QUESTION, { role: 'assistant', content: REPLY }], [], {
+      generationPrompt: false,
+    });
+    const pieces = text.split(REPLY);
+    return pieces.length === 2 ? pieces[1] : undefined;
+  } catch (error) {
+    if (error instanceof TemplateRefusal) return undefined;
+    throw error;
+  }
+}
+
+/** What the model's files call the end, what the template closes a reply with, and what ends a call. */
+function stopIdsOf(
+  { tokenizer, eosIds = [] }: ChatFormatOptions,
+  format: ToolFormat,
+  tail: Int32Array,
+): ReadonlySet<number> {
+  const special = new Set(tokenizer.added.tokens.filter((token) => token.special).map(({ id }) => id));
+  const closing = [...tail.slice(0, 1)].filter((id) => special.has(id));
+  const named = (format.stopTokens ?? []).map((token) => tokenizer.tokenId(token));
+  const all = [...eosIds, tokenizer.eosId, ...closing, ...named];
+  return new Set(all.filter((id): id is number => id !== undefined));
+}
+
+function probeMessage(role: 'user' | 'tool'): Message {
+  return role === 'user' ? QUESTION : { role, content: 'Done.', toolCallId: 'call_0', name: 'probe' };
+}
+
+function chooseToolFormat({ toolFormat, template, tokenizer }: ChatFormatOptions): ToolFormat {
+  if (typeof toolFormat === 'object') return toolFormat;
+  if (toolFormat === undefined || toolFormat === 'chatml') return detectToolFormat(template, tokenizer);
+  return toolFormatNamed(toolFormat);
+}
+
+/** By identity: a run has a few lists of tools and renders each of them at every turn. */
+function remember<A extends object, R>(compute: (argument: A) => R): (argument: A) => R {
+  const known = new WeakMap<A, R>();
+  return (argument) => {
+    let result = known.get(argument);
+    if (result === undefined) {
+      result = compute(argument);
+      known.set(argument, result);
+    }
+    return result;
+  };
+}

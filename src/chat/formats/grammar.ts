@@ -1,0 +1,116 @@
+import type { Problem, ToolSchema } from '../../types.ts';
+
+/** A call before it has an id. */
+export interface ReadCall {
+  readonly name: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+  /** The id the model wrote, in formats that have one. */
+  readonly id?: string;
+}
+
+/** What a stretch of a reply turned out to be. */
+export type Piece =
+  | { readonly kind: 'call'; readonly call: ReadCall }
+  | { readonly kind: 'problem'; readonly problem: Problem }
+  | { readonly kind: 'content' | 'reasoning'; readonly text: string };
+
+/** Where the text of an open block goes while it arrives. */
+export type Sink =
+  | { readonly kind: 'content' | 'reasoning'; readonly from: number }
+  /** Kept until the block closes, then read as a whole. */
+  | { readonly kind: 'whole' }
+  | { readonly kind: 'unsure' };
+
+/** A stretch of a reply between marks. */
+export interface Block {
+  readonly open: string;
+  /** The first of these closes it; with none, it goes on to the next block or the end of the reply. */
+  readonly close: readonly string[];
+  /** Where its text goes; `whole` if not given. Asked again while it answers `unsure`. */
+  sink?(body: string): Sink;
+  /** Asked of a whole block. `closed` is false where the reply ended first. Never throws. */
+  read?(body: string, context: { readonly tools: readonly ToolSchema[]; readonly closed: boolean }): Piece[];
+}
+
+/**
+ * How a family of models writes tool calls. Texts are guarded (added-tokens.ts): a mark that is a token of the
+ * model is found only where the model sampled that token, never where it wrote the same letters.
+ */
+export interface ToolFormat {
+  readonly name: string;
+  /** Tokens that end a reply in this format, beside the model's own. */
+  readonly stopTokens?: readonly string[];
+  readonly blocks: readonly Block[];
+  /** A reply begins inside this block, without its opening mark. */
+  readonly begins?: Block;
+  /** For calls without marks: is the reply, which begins with `head`, a call as a whole? */
+  leading?(head: string, tools: readonly ToolSchema[]): 'call' | 'content' | 'unsure';
+  /** Reads such a reply. */
+  readLeading?(text: string, tools: readonly ToolSchema[]): Piece[];
+}
+
+export const THINK: Block = {
+  open: '<think>',
+  close: ['</think>'],
+  sink: () => ({ kind: 'reasoning', from: 0 }),
+};
+
+export function malformed(message: string, source: string): Piece {
+  return { kind: 'problem', problem: { kind: 'malformed-call', message, source } };
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Deeper than any tool's schema; what works on arguments afterwards may recurse. */
+const DEEPEST_JSON = 200;
+
+/** JSON, or why it is not. */
+export function readJson(text: string): { readonly value: unknown } | { readonly error: string } {
+  if (depthOf(text) > DEEPEST_JSON) return { error: `nested deeper than ${DEEPEST_JSON} levels` };
+  try {
+    return { value: JSON.parse(text) };
+  } catch (error) {
+    return { error: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+function depthOf(json: string): number {
+  let depth = 0;
+  let deepest = 0;
+  let inString = false;
+  for (let at = 0; at < json.length; at++) {
+    const character = json[at];
+    if (inString && character === '\\') at++;
+    else if (character === '"') inString = !inString;
+    else if (inString) continue;
+    else if (character === '{' || character === '[') deepest = Math.max(deepest, ++depth);
+    else if (character === '}' || character === ']') depth--;
+  }
+  return deepest;
+}
+
+/** Arguments of a call: an object, or JSON text of one. */
+export function readArguments(value: unknown): Record<string, unknown> | undefined {
+  if (isObject(value)) return value;
+  if (typeof value !== 'string') return undefined;
+  const parsed = readJson(value);
+  return 'value' in parsed && isObject(parsed.value) ? parsed.value : undefined;
+}
+
+/** `{"name": …, "<key>": {…}}` as a call; `source` is what the problem quotes. */
+export function callFromJson(value: unknown, keys: readonly string[], source: string): Piece {
+  if (!isObject(value)) return malformed('the tool call is not a JSON object', source);
+  const { name } = value;
+  if (typeof name !== 'string' || name === '') return malformed('the tool call has no "name"', source);
+  const key = keys.find((candidate) => candidate in value);
+  if (key === undefined) return malformed(`the tool call has no "${keys[0]}"`, source);
+  const given = readArguments(value[key]);
+  if (!given) return malformed(`"${key}" of the tool call is not a JSON object`, source);
+  const { id } = value;
+  return {
+    kind: 'call',
+    call: { name, arguments: given, ...(typeof id === 'string' && id !== '' && { id }) },
+  };
+}

@@ -1,0 +1,314 @@
+import type { Problem, ToolCall, ToolSchema } from '../types.ts';
+import { type AddedTokens, unguard } from './added-tokens.ts';
+import type { ReplyDelta } from './format.ts';
+import type { Block, Piece, ToolFormat } from './formats/grammar.ts';
+
+export interface ParserOptions {
+  readonly format: ToolFormat;
+  readonly tools: readonly ToolSchema[];
+  readonly added: AddedTokens;
+  /** The generation prompt has opened this block already. */
+  readonly begins?: Block | undefined;
+  readonly firstCall?: number;
+}
+
+/**
+ * Reads a reply as it arrives: guarded text in, content, reasoning, calls and problems out. Each character is
+ * looked at a bounded number of times. A reply read at once goes through the same code in one push.
+ */
+export class ReplyParser {
+  readonly #options: ParserOptions;
+  readonly #marks: Marks;
+  readonly #content: Trimmed;
+  readonly #reasoning: Trimmed;
+  #state: State;
+  #rest = '';
+  #calls: ToolCall[] = [];
+  #problems: Problem[] = [];
+  #callCount: number;
+
+  constructor(options: ParserOptions) {
+    this.#options = options;
+    this.#marks = marksOf(options.format.blocks);
+    this.#callCount = options.firstCall ?? 0;
+    this.#content = new Trimmed(options.added);
+    this.#reasoning = new Trimmed(options.added);
+    const begins = options.begins ?? options.format.begins;
+    if (begins) this.#state = inside(begins);
+    else this.#state = options.format.leading ? { kind: 'leading', head: '' } : OUTSIDE;
+  }
+
+  push(guarded: string): ReplyDelta {
+    this.#rest += guarded;
+    this.#advance(false);
+    return this.#delta();
+  }
+
+  end(): ReplyDelta {
+    this.#advance(true);
+    return this.#delta();
+  }
+
+  #advance(atEnd: boolean): void {
+    while (this.#step(atEnd)) {
+      // each step takes something from the rest or changes the state
+    }
+  }
+
+  #step(atEnd: boolean): boolean {
+    switch (this.#state.kind) {
+      case 'leading':
+        return this.#stepLeading(this.#state, atEnd);
+      case 'outside':
+        return this.#stepOutside(atEnd);
+      case 'inside':
+        return this.#stepInside(this.#state, atEnd);
+    }
+  }
+
+  #stepLeading(state: Leading, atEnd: boolean): boolean {
+    const { format, tools } = this.#options;
+    if (this.#rest === '' && !atEnd) return false;
+    state.head += this.#rest;
+    this.#rest = '';
+    // Asked of the head alone until it is sure; a head that long is no call.
+    const answer = state.isCall ? 'call' : format.leading!(state.head, tools);
+    if (answer === 'unsure' && !atEnd && state.head.length < LONGEST_HEAD) return false;
+    if (answer === 'call') {
+      state.isCall = true;
+      if (!atEnd) return false;
+      this.#take(format.readLeading!(state.head, tools));
+      this.#state = OUTSIDE;
+      return false;
+    }
+    this.#rest = state.head;
+    this.#state = OUTSIDE;
+    return true;
+  }
+
+  #stepOutside(atEnd: boolean): boolean {
+    const found = this.#marks.open.exec(this.#rest);
+    if (found) {
+      this.#content.write(this.#rest.slice(0, found.index));
+      this.#rest = this.#rest.slice(found.index + found[0].length);
+      this.#state = inside(this.#marks.blocks.get(found[0])!);
+      return true;
+    }
+    const certain = atEnd
+      ? this.#rest.length
+      : this.#rest.length - unfinished(this.#rest, this.#marks.openings);
+    this.#content.write(this.#rest.slice(0, certain));
+    this.#rest = this.#rest.slice(certain);
+    return false;
+  }
+
+  #stepInside(state: Inside, atEnd: boolean): boolean {
+    const { block } = state;
+    if (state.sink.kind === 'unsure') {
+      const begun = state.unsearched + this.#rest;
+      state.sink = block.sink?.(begun) ?? { kind: 'whole' };
+      state.unsearched = '';
+      const isStream = state.sink.kind === 'content' || state.sink.kind === 'reasoning';
+      this.#rest = isStream ? begun.slice((state.sink as { from: number }).from) : begun;
+    }
+    const text = state.unsearched + this.#rest;
+    this.#rest = '';
+    const found = state.close.exec(text);
+    const end = found ? found.index : text.length;
+    const isStream = state.sink.kind === 'content' || state.sink.kind === 'reasoning';
+
+    if (found) {
+      const closesIt = block.close.includes(found[0]);
+      this.#rest = text.slice(closesIt ? end + found[0].length : end);
+      state.chunks.push(text.slice(0, end));
+      this.#closeBlock(state, true);
+      this.#state = OUTSIDE;
+      return true;
+    }
+    if (isStream && state.chunks.length === 0) {
+      // A call inside reasoning that never closes is a call: from its opening mark on, wait and see.
+      const held = state.sink.kind === 'reasoning' ? this.#firstCallMark(text) : -1;
+      if (held < 0) {
+        const certain = atEnd
+          ? text.length
+          : text.length - unfinished(text, [...state.marks, ...this.#marks.openings]);
+        this.#sinkOf(state).write(text.slice(0, certain));
+        state.unsearched = text.slice(certain);
+      } else {
+        this.#sinkOf(state).write(text.slice(0, held));
+        state.chunks.push('');
+        state.unsearched = text.slice(held);
+      }
+    } else if (state.sink.kind === 'unsure') {
+      state.unsearched = text;
+    } else {
+      const certain = text.length - unfinished(text, state.marks);
+      state.chunks.push(text.slice(0, certain));
+      state.unsearched = text.slice(certain);
+    }
+    if (!atEnd) return false;
+    state.chunks.push(state.unsearched);
+    state.unsearched = '';
+    this.#closeBlock(state, false);
+    this.#state = OUTSIDE;
+    return this.#rest !== '';
+  }
+
+  #firstCallMark(text: string): number {
+    return this.#marks.call ? text.search(this.#marks.call) : -1;
+  }
+
+  #closeBlock(state: Inside, closed: boolean): void {
+    const { block, sink, chunks } = state;
+    const body = chunks.join('');
+    if (sink.kind === 'whole' || sink.kind === 'unsure') {
+      this.#take(block.read?.(body, { tools: this.#options.tools, closed }) ?? []);
+    } else if (!closed && sink.kind === 'reasoning' && this.#firstCallMark(body) === 0) {
+      this.#rest = body;
+    } else {
+      this.#sinkOf(state).write(body);
+    }
+  }
+
+  #sinkOf(state: Inside): Trimmed {
+    return state.sink.kind === 'content' ? this.#content : this.#reasoning;
+  }
+
+  #take(pieces: readonly Piece[]): void {
+    for (const piece of pieces) {
+      switch (piece.kind) {
+        case 'content':
+          this.#content.write(piece.text);
+          break;
+        case 'reasoning':
+          this.#reasoning.write(piece.text);
+          break;
+        case 'problem':
+          this.#problems.push(unguarded(piece.problem));
+          break;
+        case 'call': {
+          const { id = `call_${this.#callCount}`, name, arguments: given } = piece.call;
+          this.#callCount++;
+          this.#calls.push(unguarded({ id, name, arguments: given }));
+        }
+      }
+    }
+  }
+
+  #delta(): ReplyDelta {
+    const toolCalls = this.#calls;
+    const problems = this.#problems;
+    this.#calls = [];
+    this.#problems = [];
+    return { content: this.#content.take(), reasoning: this.#reasoning.take(), toolCalls, problems };
+  }
+}
+
+interface Leading {
+  readonly kind: 'leading';
+  head: string;
+  isCall?: boolean;
+}
+
+interface Inside {
+  readonly kind: 'inside';
+  readonly block: Block;
+  /** What ends the block: its closing marks, or, if it has none, the next opening of the same kind. */
+  readonly marks: readonly string[];
+  readonly close: RegExp;
+  /** Text that holds no mark. */
+  readonly chunks: string[];
+  /** The end of the text, where a mark may have begun. */
+  unsearched: string;
+  sink: ReturnType<NonNullable<Block['sink']>>;
+}
+
+type State = Leading | Inside | { readonly kind: 'outside' };
+
+const OUTSIDE: State = { kind: 'outside' };
+const LONGEST_HEAD = 256;
+
+function inside(block: Block): Inside {
+  const marks = block.close.length > 0 ? block.close : [block.open];
+  const sink = block.sink ? block.sink('') : { kind: 'whole' as const };
+  return { kind: 'inside', block, marks, close: anyOf(marks), chunks: [], unsearched: '', sink };
+}
+
+interface Marks {
+  readonly blocks: ReadonlyMap<string, Block>;
+  readonly openings: readonly string[];
+  readonly open: RegExp;
+  /** Openings of blocks that are read as a whole. */
+  readonly call: RegExp | undefined;
+}
+
+function marksOf(blocks: readonly Block[]): Marks {
+  const openings = blocks.map(({ open }) => open);
+  const calls = blocks.filter(({ read }) => read !== undefined).map(({ open }) => open);
+  return {
+    blocks: new Map(blocks.map((block) => [block.open, block])),
+    openings,
+    open: anyOf(openings),
+    call: calls.length > 0 ? anyOf(calls) : undefined,
+  };
+}
+
+function anyOf(texts: readonly string[]): RegExp {
+  const longestFirst = [...texts].sort((a, b) => b.length - a.length);
+  return new RegExp(
+    longestFirst.map((text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&')).join('|') || '(?!)',
+  );
+}
+
+/** Length of the longest end of `text` that is the start of a mark. */
+function unfinished(text: string, marks: readonly string[]): number {
+  let longest = 0;
+  for (const mark of marks) {
+    for (let length = Math.min(mark.length - 1, text.length); length > longest; length--) {
+      if (text.endsWith(mark.slice(0, length))) longest = length;
+    }
+  }
+  return longest;
+}
+
+/** Text without white space around it and without special tokens, while it arrives. */
+class Trimmed {
+  readonly #added: AddedTokens;
+  #ready = '';
+  #space = '';
+  #begun = false;
+
+  constructor(added: AddedTokens) {
+    this.#added = added;
+  }
+
+  write(guarded: string): void {
+    const text = unguard(this.#added.removeSpecial(guarded));
+    const kept = this.#begun ? text : text.trimStart();
+    if (kept === '') return;
+    const body = kept.trimEnd();
+    if (body === '') {
+      this.#space += kept;
+      return;
+    }
+    this.#ready += this.#space + body;
+    this.#space = kept.slice(body.length);
+    this.#begun = true;
+  }
+
+  take(): string {
+    const ready = this.#ready;
+    this.#ready = '';
+    return ready;
+  }
+}
+
+function unguarded<T>(value: T): T;
+function unguarded(value: unknown): unknown {
+  if (typeof value === 'string') return unguard(value);
+  if (Array.isArray(value)) return value.map((item) => unguarded(item as unknown));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [unguard(key), unguarded(item as unknown)]),
+  );
+}
