@@ -1,0 +1,196 @@
+/** The decoder as a computation on a tape: token ids in, the last layer's states out. */
+import type { Kernels, Pointer } from '../kernels/kernels.ts';
+import type { HeadLayout, LinearLayer, LoraLayer, RopeTable, RowLayout, Tape, Tensor } from '../tape.ts';
+import type { ModelConfig } from './config.ts';
+import { PackedMatrix, type Parameter, type ParameterStore } from './parameters.ts';
+
+interface DecoderLayer {
+  readonly inputNorm: Parameter;
+  readonly qkv: LinearLayer;
+  readonly headNorms: { readonly query: Parameter; readonly key: Parameter } | undefined;
+  readonly attentionOut: LinearLayer;
+  readonly outputNorm: Parameter;
+  readonly gateUp: LinearLayer;
+  readonly down: LinearLayer;
+}
+
+/** Packed tokens in the heap. */
+export interface PackedTokens {
+  readonly count: number;
+  readonly ids: Pointer;
+  readonly positions: Pointer;
+  readonly rows: RowLayout;
+}
+
+/** Low-rank additions, by the names of the linear layers that have them (`model.layers.0.self_attn.q_proj`). */
+export interface LoraParameters {
+  readonly store: ParameterStore;
+  readonly rank: number;
+  readonly scale: number;
+  readonly modules: ReadonlySet<string>;
+}
+
+export class Decoder {
+  readonly config: ModelConfig;
+  readonly embedding: Parameter;
+  readonly finalNorm: Parameter;
+  /** The output layer; the embedding itself in a tied model. */
+  readonly head: PackedMatrix;
+  readonly #layers: readonly DecoderLayer[];
+  readonly #rope: RopeCache;
+  readonly #matrices: PackedMatrix[] = [];
+
+  constructor(
+    kernels: Kernels,
+    config: ModelConfig,
+    store: ParameterStore,
+    lora: LoraParameters | undefined,
+  ) {
+    this.config = config;
+    this.embedding = store.get('model.embed_tokens.weight');
+    this.finalNorm = store.get('model.norm.weight');
+    this.head = this.#matrix(config.tied ? this.embedding : store.get('lm_head.weight'), config.vocabulary);
+    this.#rope = new RopeCache(kernels, config);
+    this.#layers = Array.from({ length: config.layers }, (_, index) => this.#layer(store, lora, index));
+  }
+
+  /** States of the last layer, before the final norm. */
+  forward(tape: Tape, tokens: PackedTokens, recompute: boolean, checkpoint: () => void): Tensor {
+    const rope = this.#rope.upTo(this.config.contextTokens, tokens);
+    let states = tape.embed(this.embedding, tokens.ids, tokens.count);
+    for (const layer of this.#layers) {
+      checkpoint();
+      const run = (on: Tape, x: Tensor) => this.#runLayer(on, layer, x, tokens, rope);
+      states = recompute ? tape.recomputed(states, run) : run(tape, states);
+    }
+    return states;
+  }
+
+  close(): void {
+    for (const matrix of this.#matrices) matrix.close();
+    this.#rope.close();
+  }
+
+  #runLayer(tape: Tape, layer: DecoderLayer, x: Tensor, tokens: PackedTokens, rope: RopeTable): Tensor {
+    const { normEpsilon } = this.config;
+    const layout: HeadLayout = this.config;
+    const normed = tape.norm(tape.share(x), layer.inputNorm, normEpsilon);
+    const qkv = tape.linear(normed, layer.qkv);
+    const { headNorms } = layer;
+    const qk = headNorms
+      ? tape.headNorm(tape.share(qkv), headNorms.query, headNorms.key, layout, normEpsilon)
+      : qkv;
+    tape.rotate(qk, layout, tokens.positions, rope);
+    const attended = tape.attention(qk, qkv, layout, tokens.rows);
+    const middle = tape.linear(attended, layer.attentionOut, x);
+    const normedMiddle = tape.norm(tape.share(middle), layer.outputNorm, normEpsilon);
+    const gateUp = tape.linear(normedMiddle, layer.gateUp);
+    return tape.linear(tape.swiglu(gateUp), layer.down, middle);
+  }
+
+  #layer(store: ParameterStore, lora: LoraParameters | undefined, index: number): DecoderLayer {
+    const at = `model.layers.${index}`;
+    const linear = (...modules: readonly string[]) =>
+      this.#linear(
+        store,
+        lora,
+        modules.map((name) => `${at}.${name}`),
+      );
+    return {
+      inputNorm: store.get(`${at}.input_layernorm.weight`),
+      qkv: linear('self_attn.q_proj', 'self_attn.k_proj', 'self_attn.v_proj'),
+      headNorms: this.config.headNorm
+        ? {
+            query: store.get(`${at}.self_attn.q_norm.weight`),
+            key: store.get(`${at}.self_attn.k_norm.weight`),
+          }
+        : undefined,
+      attentionOut: linear('self_attn.o_proj'),
+      outputNorm: store.get(`${at}.post_attention_layernorm.weight`),
+      gateUp: linear('mlp.gate_proj', 'mlp.up_proj'),
+      down: linear('mlp.down_proj'),
+    };
+  }
+
+  /** Modules with the same input, as one matrix. */
+  #linear(store: ParameterStore, lora: LoraParameters | undefined, modules: readonly string[]): LinearLayer {
+    const weights = modules.map((module) => store.get(`${module}.weight`));
+    const rows = weights.map(({ spec }) => spec.shape[0]!);
+    const biasName = `${modules[0]}.bias`;
+    return {
+      matrix: this.#matrix(weights[0]!, sum(rows)),
+      bias: store.has(biasName) ? store.get(biasName) : undefined,
+      lora: lora && this.#lora(lora, modules, rows),
+    };
+  }
+
+  #lora(lora: LoraParameters, modules: readonly string[], rows: readonly number[]): LoraLayer | undefined {
+    const { store, rank, scale } = lora;
+    const parts = modules
+      .map((module, index) => ({ module, column: sum(rows.slice(0, index)), rows: rows[index]! }))
+      .filter(({ module }) => lora.modules.has(module));
+    if (parts.length === 0) return undefined;
+    return {
+      rank,
+      scale,
+      a: this.#matrix(store.get(`${parts[0]!.module}.lora_A.weight`), parts.length * rank),
+      parts: parts.map(({ module, column, rows: n }) => ({
+        b: this.#matrix(store.get(`${module}.lora_B.weight`), n),
+        column,
+      })),
+    };
+  }
+
+  #matrix(first: Parameter, rows: number): PackedMatrix {
+    const matrix = new PackedMatrix(first, rows);
+    this.#matrices.push(matrix);
+    return matrix;
+  }
+}
+
+const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+
+/** Cosines and sines of position · base^(−2i / headSize), for as many positions as were ever needed. */
+class RopeCache {
+  readonly #kernels: Kernels;
+  readonly #config: ModelConfig;
+  #table: RopeTable = { cos: 0, sin: 0, rows: 0 };
+
+  constructor(kernels: Kernels, config: ModelConfig) {
+    this.#kernels = kernels;
+    this.#config = config;
+  }
+
+  upTo(contextTokens: number, tokens: PackedTokens): RopeTable {
+    const positions = this.#kernels.i32(tokens.positions, tokens.count);
+    let needed = 1;
+    for (const position of positions) if (position >= needed) needed = position + 1;
+    if (needed > this.#table.rows) {
+      this.close();
+      this.#table = this.#build(Math.min(contextTokens, 2 ** Math.ceil(Math.log2(Math.max(256, needed)))));
+    }
+    return this.#table;
+  }
+
+  close(): void {
+    this.#kernels.free(this.#table.cos);
+    this.#kernels.free(this.#table.sin);
+    this.#table = { cos: 0, sin: 0, rows: 0 };
+  }
+
+  #build(rows: number): RopeTable {
+    const half = this.#config.headSize / 2;
+    const cos = this.#kernels.alloc(4 * rows * half);
+    const sin = this.#kernels.alloc(4 * rows * half);
+    const cosines = this.#kernels.f32(cos, rows * half);
+    const sines = this.#kernels.f32(sin, rows * half);
+    for (let pair = 0; pair < half; pair++) {
+      const frequency = this.#config.ropeBase ** (-pair / half);
+      for (let position = 0; position < rows; position++) {
+        cosines[position * half + pair] = Math.cos(position * frequency);
+        sines[position * half + pair] = Math.sin(position * frequency);
+      }
+    }
+    return { cos, sin, rows };
+  }
+}
