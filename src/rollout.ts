@@ -7,6 +7,7 @@
  *                         └─► rewards           scoreTrajectory
  *                               └─► Group
  */
+import { setMaxListeners } from 'node:events';
 import type { Agent } from './agent/agent.ts';
 import { DEFAULT_LIMITS, type Limits } from './agent/limits.ts';
 import { DEFAULT_SAMPLING, type Sampling } from './agent/sampling.ts';
@@ -68,6 +69,7 @@ export async function rollout<T = Task>(options: RolloutOptions<T>): Promise<Gro
   const slots = semaphore(concurrency);
   const stop = new AbortController();
   const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
+  setMaxListeners(0, signal); // every trajectory listens
   const progress = progressOf(options);
   const failures = failureWatch(options);
   const queuedAt = clock.now();

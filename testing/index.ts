@@ -1,4 +1,5 @@
 /** What our tests, and our users' tests, run against. */
+export { BYTE_TEMPLATE, byteModel, byteTokenizerJson } from './byte-model.ts';
 export {
   type ScriptedEngineOptions,
   type ScriptedReply,

@@ -1,5 +1,6 @@
 import type { Chat, ChatOptions } from '../chat/chat.ts';
 import type { Task } from '../types.ts';
+import { checkToolNames, type Tool } from './tool.ts';
 
 /** What an agent samples from: the policy, behind exact tokens. */
 export interface Model {
@@ -12,6 +13,8 @@ export interface AgentContext<T = Task> {
   readonly taskIndex: number;
   readonly attempt: number;
   readonly model: Model;
+  /** The agent's own; hand them to `model.chat`. */
+  readonly tools: readonly Tool[];
   /** Aborts when the trajectory is out of time or cancelled. */
   readonly signal: AbortSignal;
   /** Handed to rewards and the log as `trajectory.extra`. */
@@ -22,7 +25,14 @@ export interface AgentContext<T = Task> {
 export interface Agent<T = Task> {
   readonly kind: 'agent';
   readonly name: string;
+  /** What the agent can offer the model: for checks before the run and for `rollcall chat`. */
+  readonly tools: readonly Tool[];
   run(context: AgentContext<T>): Promise<void>;
+}
+
+export interface AgentOptions {
+  readonly name?: string;
+  readonly tools?: readonly Tool[];
 }
 
 /**
@@ -31,7 +41,8 @@ export interface Agent<T = Task> {
  */
 export function agent<T = Task>(
   run: (context: AgentContext<T>) => Promise<void> | void,
-  { name = 'agent' }: { name?: string } = {},
+  { name = 'agent', tools = [] }: AgentOptions = {},
 ): Agent<T> {
-  return { kind: 'agent', name, run: async (context) => run(context) };
+  checkToolNames(tools);
+  return { kind: 'agent', name, tools, run: async (context) => run(context) };
 }

@@ -1,13 +1,14 @@
 import type { Message, Task } from '../types.ts';
 import { type Agent, agent } from './agent.ts';
-import { checkToolNames, type Tool } from './tool.ts';
+import type { Tool } from './tool.ts';
 
 export interface ToolLoopOptions<T> {
   /** The user's first words, or the whole dialogue so far; of the task, or the same for all. */
   readonly prompt: string | readonly Message[] | ((task: T) => string | readonly Message[]);
   readonly system?: string;
-  /** The same for all, or chosen per task. */
-  readonly tools?: readonly Tool[] | ((task: T) => readonly Tool[]);
+  readonly tools?: readonly Tool[];
+  /** Names of the tools that a task offers; all of them if this is left out. */
+  readonly toolsOf?: (task: T) => readonly string[];
   readonly name?: string;
 }
 
@@ -19,16 +20,17 @@ export function toolLoop<T = Task>({
   prompt,
   system,
   tools = [],
+  toolsOf,
   name = 'tool loop',
 }: ToolLoopOptions<T>): Agent<T> {
-  if (typeof tools !== 'function') checkToolNames(tools);
   return agent<T>(
     async ({ task, model }) => {
       const first = typeof prompt === 'function' ? prompt(task) : prompt;
+      const offered = toolsOf?.(task);
       const chat = model.chat({
         ...(system === undefined ? {} : { system }),
         messages: typeof first === 'string' ? [{ role: 'user', content: first }] : first,
-        tools: typeof tools === 'function' ? tools(task) : tools,
+        tools: offered ? tools.filter((one) => offered.includes(one.name)) : tools,
       });
       for (;;) {
         const reply = await chat.sample();
@@ -36,6 +38,6 @@ export function toolLoop<T = Task>({
         await chat.runTools(reply);
       }
     },
-    { name },
+    { name, tools },
   );
 }

@@ -110,7 +110,9 @@ class Life<T> {
     });
     const model = { chat: (options: ChatOptions = {}) => this.#openChat(options) };
     const agentRuns = Promise.resolve()
-      .then(() => agent.run({ task, taskIndex, attempt, model, signal, extra: this.#extra }))
+      .then(() =>
+        agent.run({ task, taskIndex, attempt, model, tools: agent.tools, signal, extra: this.#extra }),
+      )
       .then(
         () => this.#finish(this.#returned()),
         (error: unknown) => this.#finish(endOf(error)),

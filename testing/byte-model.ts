@@ -1,0 +1,83 @@
+import { type ChatFormatOptions, createChatFormat } from '../src/chat/chat-format.ts';
+import type { ChatFormat } from '../src/chat/format.ts';
+import { createTokenizer, type Tokenizer } from '../src/chat/tokenizer.ts';
+
+/**
+ * The smallest model that can be written and read exactly: one token per byte, the marks of ChatML and of tool
+ * calls as special tokens, and a chat template with tools. In the form of a Hugging Face model's own files.
+ */
+const SPECIAL = [
+  '<|endoftext|>',
+  '<|im_start|>',
+  '<|im_end|>',
+  '<tool_call>',
+  '</tool_call>',
+  '<think>',
+  '</think>',
+  '<|image_pad|>',
+];
+
+export const BYTE_TEMPLATE = [
+  "{%- if tools %}{{- '<|im_start|>system\\nTools:\\n' }}",
+  "{%- for tool in tools %}{{- tool | tojson + '\\n' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}",
+  "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}",
+  '{%- if message.content is string %}{{- message.content }}',
+  "{%- else %}{%- for part in message.content or [] %}{%- if part.type == 'text' %}{{- part.text }}",
+  "{%- else %}{{- '<|image_pad|>' }}{%- endif %}{%- endfor %}{%- endif %}",
+  '{%- for call in message.tool_calls or [] %}{%- if call.function %}{%- set call = call.function %}{%- endif %}',
+  '{{- \'<tool_call>{"name": "\' + call.name + \'", "arguments": \' + call.arguments | tojson + \'}</tool_call>\' }}{%- endfor %}',
+  "{{- '<|im_end|>\\n' }}{%- endfor %}",
+  "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}",
+].join('\n');
+
+/** The byte-level alphabet of GPT-2: printable bytes stand for themselves, the rest from U+0100 on. */
+function byteAlphabet(): string[] {
+  let next = 0x100;
+  return Array.from({ length: 256 }, (_, byte) => {
+    const printable = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
+    return String.fromCharCode(printable ? byte : next++);
+  });
+}
+
+/** The contents of `tokenizer.json`. */
+export function byteTokenizerJson(): object {
+  const special = SPECIAL.map((content, index) => ({
+    id: 256 + index,
+    content,
+    single_word: false,
+    lstrip: false,
+    rstrip: false,
+    normalized: false,
+    special: content.includes('|'),
+  }));
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: special,
+    normalizer: null,
+    pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
+    post_processor: null,
+    decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: '',
+      end_of_word_suffix: '',
+      fuse_unk: false,
+      byte_fallback: false,
+      vocab: Object.fromEntries(byteAlphabet().map((character, byte) => [character, byte])),
+      merges: [],
+    },
+  };
+}
+
+/** Tokenizer and chat format of the byte model; `options` as of any chat format. */
+export function byteModel(options: Partial<Omit<ChatFormatOptions, 'tokenizer'>> = {}): {
+  readonly tokenizer: Tokenizer;
+  readonly format: ChatFormat;
+} {
+  const tokenizer = createTokenizer(byteTokenizerJson(), { eos_token: '<|im_end|>' });
+  return { tokenizer, format: createChatFormat({ tokenizer, template: BYTE_TEMPLATE, ...options }) };
+}
