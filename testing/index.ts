@@ -6,4 +6,5 @@ export {
   type ScriptedRequest,
   scriptedEngine,
 } from './scripted-engine.ts';
+export { type TabularTrainer, tabularTrainer } from './tabular-trainer.ts';
 export { virtualClock } from './virtual-clock.ts';

@@ -1,8 +1,12 @@
+import { ConfigError } from '../errors.ts';
+import type { Group } from '../types.ts';
 import type { AdvantageOptions } from './advantages/advantage.ts';
+import { comparesAttempts } from './advantages/estimate.ts';
 import type { CorrectionOptions } from './correction.ts';
 import type { KlOptions } from './kl.ts';
 import type { Aggregation } from './losses/aggregation.ts';
 import type { LossOptions } from './losses/loss.ts';
+import type { Trainer } from './trainer.ts';
 
 /**
  * A training algorithm is a value: which advantage, which loss, how tokens are averaged, what is filtered and
@@ -57,4 +61,123 @@ export interface CriticOptions {
   readonly warmupSteps: number;
   /** Weight of the value loss where the value head sits on the policy itself. */
   readonly coefficient: number;
+}
+
+/**
+ * Whether a group can teach: its attempts did not all get the same. Failed attempts do not count. Of tasks with a
+ * single attempt every group is kept, as in verl.
+ */
+export function keepGroup(group: Group, { metric }: Pick<DynamicSampling, 'metric'>): boolean {
+  if (group.attempts.length === 1) return true;
+  const values = group.attempts
+    .filter(({ trajectory, reward }) => reward !== undefined && trajectory.end.kind !== 'failed')
+    .map(({ reward, rewards, trajectory }) => {
+      const value = metric === 'reward' ? reward : rewards[metric];
+      if (value === undefined) {
+        throw new ConfigError(
+          `dynamic sampling looks at the reward '${metric}', which trajectory ${trajectory.id} does not have; it has ${Object.keys(rewards).join(', ') || 'none'}, and 'reward' is their sum`,
+        );
+      }
+      return value;
+    });
+  return values.some((value) => value !== values[0]);
+}
+
+/** What a run brings to its algorithm; what is not given is not checked. */
+export interface AlgorithmSetting {
+  /** Of the policy's trainer. */
+  readonly can: Trainer['can'];
+  readonly criticCan?: Trainer['can'];
+  readonly attemptsPerTask: number;
+  readonly tokensPerTrajectory?: number;
+  readonly rewardNames?: readonly string[];
+  readonly temperature?: number;
+}
+
+/** Refuses, before anything starts, what cannot work. */
+export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting): void {
+  const { name, advantage, loss, aggregation, kl, critic, correction, overlong } = algorithm;
+  const refuse = (problem: string): never => {
+    throw new ConfigError(problem);
+  };
+  if (comparesAttempts(advantage) && setting.attemptsPerTask < 2) {
+    refuse(
+      `attemptsPerTask is ${setting.attemptsPerTask}, but ${name} compares attempts at one task; use 2 or more, or reinforcePlusPlus()`,
+    );
+  }
+  if (algorithm.entropyBonus !== 0 && !setting.can.has('entropy')) {
+    refuse(`${name} has an entropy bonus, but this trainer gives no entropy; set entropyBonus to 0`);
+  }
+  if (advantage.kind === 'optimal-token-baseline' && !setting.can.has('sumSquares')) {
+    refuse(`${name} needs Σπ², which this trainer does not give; use rloo() or grpo()`);
+  }
+  if (setting.temperature !== undefined && setting.temperature !== 1 && !setting.can.has('temperature')) {
+    refuse(
+      `the temperature is ${setting.temperature}, but this trainer scores at 1 only, so every ratio would be wrong; sample at temperature 1`,
+    );
+  }
+  if (advantage.kind === 'gae' && !critic) refuse(`${name} uses GAE but has no critic options; use ppo()`);
+  if (critic && setting.criticCan && !setting.criticCan.has('value')) {
+    refuse(`${name} needs a critic, but its trainer has no value head; open it as a critic, or use grpo()`);
+  }
+  if (critic && !(critic.clip >= 0)) refuse(`the critic's clip is ${critic.clip}; use 0 (off) or more`);
+  if ('low' in loss) {
+    for (const bound of ['low', 'high'] as const) {
+      if (!(loss[bound] >= 0))
+        refuse(`the clip's ${bound} bound is ${loss[bound]}; use a number such as 0.2`);
+    }
+    if (loss.low >= 1 && loss.kind === 'clip') {
+      refuse(`the clip's low bound is ${loss.low}, which lets a ratio fall to 0; use less than 1`);
+    }
+  }
+  if (loss.kind === 'clip' && loss.dual !== undefined && !(loss.dual > 1)) {
+    refuse(
+      `dualClip is ${loss.dual}; it bounds a ratio that is already above 1, so use more than 1, or 0 for off`,
+    );
+  }
+  if (loss.kind === 'dro' && !(loss.beta > 0)) refuse(`dro's beta is ${loss.beta}; use a number above 0`);
+  if (
+    aggregation.kind === 'sequence-mean-token-sum-norm' &&
+    !((aggregation.divisor ?? setting.tokensPerTrajectory ?? 0) > 0)
+  ) {
+    refuse(
+      `${name} divides by a constant length, but none is known; give divisor, such as drGrpo({ divisor: 1024 })`,
+    );
+  }
+  if ((kl?.estimator as string) === 'full') {
+    refuse(
+      "the KL estimator 'full' needs whole distributions of policy and reference, which no trainer gives; use k1, k2, k3, abs, k1+ or k3+",
+    );
+  }
+  if (kl?.adaptive && kl.as !== 'reward') {
+    refuse("an adaptive KL coefficient works on the reward; use kl: { as: 'reward', adaptive: … }");
+  }
+  if (kl && !(kl.coefficient >= 0)) refuse(`the KL coefficient is ${kl.coefficient}; use 0 or more`);
+  if (algorithm.old === 'behaviour' && correction?.weights?.normalize) {
+    refuse("importance weights can be normalised over the batch only with old: 'recompute'");
+  }
+  for (const { statistic, bounds } of correction?.rejection ?? []) {
+    if (!(bounds[1] > 0) || (statistic.endsWith('k1') && !(bounds[0] > 0 && bounds[0] <= bounds[1]))) {
+      refuse(
+        `rejection by ${statistic} has the bounds ${bounds.join(' to ')}; use ratios above 0, low before high`,
+      );
+    }
+  }
+  if (correction?.weights && !(correction.weights.bounds[1] > 0)) {
+    refuse(`importance weights are cut at ${correction.weights.bounds[1]}; use a number above 0, such as 2`);
+  }
+  if (overlong && !(overlong.bufferTokens > 0 && overlong.bufferTokens <= overlong.maxTokens)) {
+    refuse(
+      `the over-long buffer is ${overlong.bufferTokens} of ${overlong.maxTokens} tokens; use more than 0 and at most all`,
+    );
+  }
+  if (advantage.kind === 'gdpo' && setting.rewardNames) {
+    for (const reward of Object.keys(advantage.weights)) {
+      if (!setting.rewardNames.includes(reward)) {
+        refuse(
+          `gdpo() weighs the reward '${reward}', but the run has ${setting.rewardNames.join(', ') || 'none'}`,
+        );
+      }
+    }
+  }
 }

@@ -1,5 +1,5 @@
 import { RewardError } from '../errors.ts';
-import type { Group, ImageRef, Scored, Segment, Trajectory } from '../types.ts';
+import type { Group, ImageRef, Scored, Segment, Trajectory, Turn } from '../types.ts';
 import type { Algorithm, Overlong } from './algorithm.ts';
 
 /**
@@ -41,6 +41,8 @@ export interface BatchTrajectory {
     readonly at: number;
     readonly reward: number;
   }[];
+  /** Of all turns, also where nothing is trained that could carry it. */
+  readonly turnRewardSum: number;
   readonly trainedTokens: number;
   readonly promptTokens: number;
   /** After the prompt, observations included. */
@@ -135,6 +137,7 @@ export function createBatch(groups: readonly Group[], options: BatchOptions): Ba
         const index = sequenceOfSegment.get(segment);
         return index === undefined ? undefined : { index, sequence: sequences[index]! };
       }),
+      turnRewardSum: trajectory.turns.reduce((sum, turn) => sum + turnReward(turn), 0),
       trainedTokens: own.reduce((sum, index) => sum + sequences[index]!.positions.length, 0),
       promptTokens: promptLength(trajectory.segments[0]),
       responseTokens,
@@ -192,7 +195,7 @@ function turnRewardsOf(
       (position) => position >= turn.start && position < turn.end,
     );
     if (found && at !== undefined) last = { sequence: found.index, at };
-    const reward = turn.toolRuns.reduce((sum, run) => sum + (run.reward ?? 0), turn.reward ?? 0);
+    const reward = turnReward(turn);
     if (!Number.isFinite(reward)) {
       throw new RewardError(
         `trajectory ${trajectory.id} has a turn reward of ${reward}; a tool's or turn's reward must be a finite number`,
@@ -202,6 +205,9 @@ function turnRewardsOf(
   }
   return placed;
 }
+
+const turnReward = (turn: Turn) =>
+  turn.toolRuns.reduce((sum, run) => sum + (run.reward ?? 0), turn.reward ?? 0);
 
 function promptLength(first: Segment | undefined): number {
   if (!first) return 0;

@@ -1,7 +1,27 @@
+import { ConfigError, TrainerError } from '../errors.ts';
 import type { Metrics } from '../types.ts';
 import type { Algorithm } from './algorithm.ts';
 import type { Batch } from './batch.ts';
+import { setAside } from './batch-file.ts';
+import { type Correction, type CorrectionOptions, correct } from './correction.ts';
+import { assignCredit } from './credit.ts';
+import { NonFiniteError } from './guard.ts';
+import { type Watched, watchHealth } from './health.ts';
+import { adaptKlCoefficient } from './kl.ts';
+import { rolloutGap } from './rollout-gap.ts';
+import {
+  gather,
+  type Member,
+  membersOf,
+  type PassContext,
+  scatter,
+  scoreMembers,
+  type TokenLists,
+} from './score.ts';
+import { flatten, mean, spread } from './statistics.ts';
 import type { AdamOptions, Trainer } from './trainer.ts';
+import { updateActor } from './update-actor.ts';
+import { explainedVariance, updateCritic } from './update-critic.ts';
 
 export interface OptimizerOptions {
   readonly adam: AdamOptions;
@@ -20,10 +40,8 @@ export interface OptimizerOptions {
 /** What must be kept from step to step, and in checkpoints: plain JSON. */
 export interface UpdateState {
   readonly klCoefficient?: number;
-  /** Running means and deviations of what is watched for spikes and collapse. */
-  readonly watched: Readonly<
-    Record<string, { readonly mean: number; readonly deviation: number; readonly count: number }>
-  >;
+  /** Running means of what is watched for spikes and collapse. */
+  readonly watched: Watched;
 }
 
 export interface UpdateOptions {
@@ -84,4 +102,280 @@ export interface UpdateResult {
   readonly skipped?: { readonly reason: string; readonly file?: string; readonly weightsBroken: boolean };
 }
 
-export declare function updatePolicy(options: UpdateOptions): Promise<UpdateResult>;
+/**
+ * One batch, used up: old log-probs, reference, values, off-policy correction, advantages, critic, policy. The order
+ * is verl's. What is not finite on the way is named and set aside, and the update is left out or the run stopped.
+ */
+export async function updatePolicy(options: UpdateOptions): Promise<UpdateResult> {
+  const { batch, guard = { onNonFinite: 'stop' } } = options;
+  const state = options.state ?? { watched: {} };
+  try {
+    const notice = badRewards(batch, guard);
+    const result = await update(options, state);
+    return notice === undefined ? result : { ...result, notices: [notice, ...result.notices] };
+  } catch (error) {
+    if (!(error instanceof NonFiniteError)) throw error;
+    const skipped = await skipOrStop(options, error);
+    return {
+      metrics: { 'actor/updates': 0, 'guard/batches_skipped': 1 },
+      notices: [`${skipped.reason}; this update was left out`],
+      state,
+      tokens: [],
+      skipped,
+    };
+  }
+}
+
+/** Sets the batch aside; then throws, or says what was skipped. */
+async function skipOrStop(
+  options: UpdateOptions,
+  error: NonFiniteError,
+): Promise<NonNullable<UpdateResult['skipped']>> {
+  const { directory, onNonFinite } = options.guard ?? { onNonFinite: 'stop' };
+  const file = directory === undefined ? undefined : await setAside(directory, options, error);
+  const reason =
+    file === undefined
+      ? error.message
+      : `${error.message}; the batch is in ${file}, run it again with: rollcall replay ${file}`;
+  if (onNonFinite === 'stop') throw new TrainerError(reason, { cause: error });
+  return { reason, weightsBroken: error.weightsBroken, ...(file === undefined ? {} : { file }) };
+}
+
+async function update(options: UpdateOptions, state: UpdateState): Promise<UpdateResult> {
+  const { trainer, batch, algorithm, optimizer, seed, tokensPerTrajectory } = options;
+  const context: PassContext = {
+    batch,
+    temperature: options.temperature,
+    tokensPerMicroBatch: optimizer.tokensPerMicroBatch,
+    balance: optimizer.balance,
+    run: options.guard?.run,
+    signal: options.signal,
+  };
+  const members = membersOf(batch);
+  const progress = progressReporter(options, members.length);
+  const schedule = { ...optimizer, seed };
+  const behaviour = members.map((member) => gather(member.behaviour, member.positions));
+  const ages = members.map(({ versions, positions }) =>
+    gather(versions, positions).map((version) => Math.max(0, batch.version - version)),
+  );
+  const klCoefficient = algorithm.kl ? (state.klCoefficient ?? algorithm.kl.coefficient) : 0;
+  const critic = algorithm.critic && (options.critic ?? trainer);
+  const sharesValueHead = critic === trainer;
+
+  const scored = await scoreOld(options, members, context, progress('old'));
+  const old = algorithm.old === 'behaviour' ? behaviour : scored?.logprob;
+  const reference =
+    algorithm.kl && options.reference
+      ? (
+          await scoreMembers(options.reference, members, ['logprob'], context, {
+            whose: "the reference's",
+            onRows: progress('reference'),
+          })
+        ).logprob
+      : undefined;
+  if (algorithm.kl && !reference) {
+    throw new ConfigError(
+      `${algorithm.name} has a KL term, but there is no reference model; give one, or leave out kl`,
+    );
+  }
+  const values =
+    critic &&
+    (
+      await scoreMembers(critic, members, ['value'], context, {
+        whose: "the critic's",
+        onRows: progress('values'),
+      })
+    ).value;
+  const correction =
+    algorithm.correction && scored
+      ? correctBatch(batch, scored.logprob, behaviour, ages, algorithm.correction)
+      : undefined;
+  const credit = assignCredit(batch, algorithm, {
+    old,
+    reference,
+    sumSquares: scored?.sumSquares,
+    values,
+    weights: correction?.weights,
+    klCoefficient,
+  });
+
+  const criticMetrics: Metrics = {};
+  if (critic && values && credit.returns) {
+    criticMetrics['critic/vf_explained_var'] = explainedVariance(values, credit.returns);
+    Object.assign(criticMetrics, spread('critic/values', flatten(values)));
+    if (!sharesValueHead) {
+      const adam = options.criticAdam ?? optimizer.adam;
+      const input = {
+        trainer: critic,
+        options: algorithm.critic!,
+        aggregation: algorithm.aggregation,
+        members,
+        values,
+        returns: credit.returns,
+        tokensPerTrajectory,
+      };
+      Object.assign(
+        criticMetrics,
+        await updateCritic(input, { ...schedule, adam }, context, progress('critic')),
+      );
+    }
+  }
+
+  const warmingUp = algorithm.critic !== undefined && batch.step <= algorithm.critic.warmupSteps;
+  const shared = sharesValueHead ? { values, returns: credit.returns } : {};
+  const actor =
+    warmingUp && !sharesValueHead
+      ? undefined
+      : await updateActor(
+          {
+            trainer,
+            algorithm,
+            members,
+            behaviour,
+            old,
+            reference,
+            advantages: warmingUp ? credit.advantages.map((list) => list.map(() => 0)) : credit.advantages,
+            weights: correction?.weights,
+            keep: correction?.keep,
+            ages,
+            ...shared,
+            klCoefficient: warmingUp ? 0 : klCoefficient,
+            measureEntropy: trainer.can.has('entropy') && !scored?.entropy,
+            tokensPerTrajectory,
+          },
+          schedule,
+          context,
+          progress('actor'),
+        );
+
+  const before = scored?.logprob ?? actor?.firstLogprobs;
+  const entropy = scored?.entropy ?? actor?.firstEntropy;
+  const seen = members.map((_, index) => index).filter((index) => before?.[index]?.length);
+  const metrics: Metrics = {
+    ...credit.metrics,
+    ...criticMetrics,
+    ...actor?.metrics,
+    ...correction?.metrics,
+    ...(scored?.entropy ? { 'actor/entropy': mean(flatten(scored.entropy)) } : {}),
+    ...rolloutGap(
+      seen.map((index) => before![index]!),
+      seen.map((index) => behaviour[index]!),
+    ),
+  };
+  const skipped = actor?.skippedUpdates
+    ? await skipOrStop(options, brokenGradient(actor.skippedUpdates, batch, options.guard))
+    : undefined;
+  const health = watchHealth(metrics, state.watched);
+  const nextKl =
+    algorithm.kl?.adaptive && credit.rewardKl !== undefined
+      ? adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, algorithm.kl.adaptive)
+      : undefined;
+  return {
+    metrics,
+    notices: [...(actor?.notices ?? []), ...health.notices],
+    state: { watched: health.watched, ...(nextKl === undefined ? {} : { klCoefficient: nextKl }) },
+    tokens: members.map((member) => tokenRecord(member, credit.advantages, before, entropy, batch)),
+    ...(skipped ? { skipped } : {}),
+  };
+}
+
+/**
+ * The trainer's own log-probs before its first update. Not needed where the engine's count as old, nor for a single
+ * update with nothing that looks at them first: there the update's own forward pass is the old policy.
+ */
+async function scoreOld(
+  { trainer, algorithm, optimizer }: UpdateOptions,
+  members: readonly Member[],
+  context: PassContext,
+  onRows: (rows: number) => void,
+): Promise<{ logprob: Float64Array[]; entropy?: Float64Array[]; sumSquares?: Float64Array[] } | undefined> {
+  const needsSquares = algorithm.advantage.kind === 'optimal-token-baseline';
+  const looksFirst = algorithm.kl?.as === 'reward' || algorithm.correction !== undefined;
+  const manyUpdates = optimizer.miniBatches * optimizer.epochs > 1;
+  if (!needsSquares && (algorithm.old === 'behaviour' || !(looksFirst || manyUpdates))) return undefined;
+  const outputs = [
+    'logprob' as const,
+    ...(trainer.can.has('entropy') ? ['entropy' as const] : []),
+    ...(needsSquares ? ['sumSquares' as const] : []),
+  ];
+  return scoreMembers(trainer, members, outputs, context, { whose: "the policy's", onRows });
+}
+
+/** By trajectory: importance weights multiply over all its segments. */
+function correctBatch(
+  batch: Batch,
+  old: TokenLists,
+  behaviour: TokenLists,
+  ages: TokenLists,
+  options: CorrectionOptions,
+): Correction {
+  const lay = (lists: readonly ArrayLike<number>[], indices: readonly number[]) =>
+    flatten(indices.map((index) => lists[index]!));
+  const whole = correct(
+    batch.trajectories.map(({ sequences }) => {
+      const rollout = lay(behaviour, sequences);
+      return {
+        logRatios: lay(old, sequences).map((logprob, t) => logprob - rollout[t]!),
+        ages: lay(ages, sequences),
+      };
+    }),
+    options,
+  );
+  const weights: Float64Array[] = [];
+  const keep: Uint8Array[] = [];
+  batch.trajectories.forEach(({ sequences }, i) => {
+    let from = 0;
+    for (const index of sequences) {
+      const { length } = batch.sequences[index]!.positions;
+      weights[index] = whole.weights[i]!.slice(from, from + length);
+      keep[index] = whole.keep[i]!.slice(from, from + length);
+      from += length;
+    }
+  });
+  return { weights, keep, metrics: whole.metrics };
+}
+
+function tokenRecord(
+  member: Member,
+  advantages: TokenLists,
+  logprobs: TokenLists | undefined,
+  entropy: TokenLists | undefined,
+  batch: Batch,
+): TokenRecord {
+  const spreadOut = (list: Float64Array) => scatter(list, member.positions, member.ids.length);
+  return {
+    trajectory: batch.trajectories[member.trajectory]!.id,
+    segment: member.segment,
+    advantages: spreadOut(advantages[member.index]!),
+    ...(logprobs?.[member.index]?.length ? { logprobs: spreadOut(logprobs[member.index]!) } : {}),
+    ...(entropy?.[member.index]?.length ? { entropy: spreadOut(entropy[member.index]!) } : {}),
+  };
+}
+
+function progressReporter({ onProgress, optimizer }: UpdateOptions, rows: number) {
+  return (phase: UpdateProgress['phase']) => {
+    let done = 0;
+    const total = phase === 'actor' || phase === 'critic' ? rows * optimizer.epochs : rows;
+    return (more: number) => {
+      done += more;
+      onProgress?.({ phase, done, total });
+    };
+  };
+}
+
+function brokenGradient(updates: number, { step }: Batch, guard: GuardOptions | undefined): NonFiniteError {
+  return new NonFiniteError(
+    `${guard?.run === undefined ? '' : `run ${guard.run}, `}step ${step}: the gradient of ${updates} updates was not finite, though every log-prob was`,
+    { weightsBroken: false },
+  );
+}
+
+/** Attempts whose reward was not finite are not in the batch; they are named, or stop the run. */
+function badRewards(batch: Batch, { run, onNonFinite }: GuardOptions): string | undefined {
+  const bad = batch.leftOut.filter(({ why }) => why === 'reward-not-finite');
+  if (bad.length === 0) return undefined;
+  const names = bad.map(({ id, message }) => `trajectory ${id} (${message})`).join(', ');
+  const said = `${run === undefined ? '' : `run ${run}, `}step ${batch.step}: a reward is not a finite number: ${names}`;
+  if (onNonFinite === 'stop') throw new NonFiniteError(said, { weightsBroken: false });
+  return `${said}; left out of its group`;
+}

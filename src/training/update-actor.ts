@@ -1,0 +1,393 @@
+import { createRandom } from '../lib/random.ts';
+import type { Metrics } from '../types.ts';
+import type { Algorithm } from './algorithm.ts';
+import { correct } from './correction.ts';
+import { requireFinite } from './guard.ts';
+import { estimateKl } from './kl.ts';
+import { type AggregationCounts, tokenWeight } from './losses/aggregation.ts';
+import { computeLoss, isSilentWithoutAdvantage, pickTokens } from './losses/compute.ts';
+import type { LossInput } from './losses/loss.ts';
+import { LOG_RATIO_LIMIT } from './losses/ratio.ts';
+import { valueLoss } from './losses/value.ts';
+import { splitGroups } from './micro-batches.ts';
+import {
+  type Member,
+  type PassContext,
+  packMembers,
+  passOptions,
+  readOutput,
+  scatter,
+  scoreMembers,
+  type TokenLists,
+} from './score.ts';
+import type { AdamOptions, Gradients, Output, Pass, Trainer } from './trainer.ts';
+
+/** Everything the policy's update needs that does not change while it runs. Lists are per sequence. */
+export interface ActorInput {
+  readonly trainer: Trainer;
+  readonly algorithm: Algorithm;
+  readonly members: readonly Member[];
+  readonly behaviour: TokenLists;
+  /** Absent: a single update, whose own forward pass is the old policy. */
+  readonly old?: TokenLists | undefined;
+  readonly reference?: TokenLists | undefined;
+  readonly advantages: TokenLists;
+  /** Of the off-policy correction, where it was computed before; else it is computed in the pass. */
+  readonly weights?: TokenLists | undefined;
+  readonly keep?: readonly Uint8Array[] | undefined;
+  readonly ages: TokenLists;
+  /** Where the value head sits on the policy. */
+  readonly values?: TokenLists | undefined;
+  readonly returns?: TokenLists | undefined;
+  readonly klCoefficient: number;
+  readonly measureEntropy: boolean;
+  readonly tokensPerTrajectory?: number | undefined;
+}
+
+export interface ActorSchedule {
+  readonly adam: AdamOptions;
+  readonly miniBatches: number;
+  readonly epochs: number;
+  readonly shuffle: boolean;
+  readonly seed: number;
+}
+
+export interface ActorResult {
+  readonly metrics: Metrics;
+  readonly notices: readonly string[];
+  /** Log-probs of the trainer before its first update, as far as the first pass gave them. */
+  readonly firstLogprobs: Float64Array[];
+  readonly firstEntropy: Float64Array[];
+  /** Updates whose gradient was not finite; the trainer has left them out. */
+  readonly skippedUpdates: number;
+}
+
+/** Sums over all tokens of all updates, from which the metrics are made. */
+function createTally() {
+  return {
+    loss: 0,
+    kl: 0,
+    entropyLoss: 0,
+    valueLoss: 0,
+    clipped: 0,
+    clippedLower: 0,
+    clampedRatios: 0,
+    logRatio: 0,
+    entropy: 0,
+    valueClipped: 0,
+    value: 0,
+    /** Tokens that count, and those of them that went through a pass. */
+    tokens: 0,
+    computed: 0,
+    gradNorms: [] as number[],
+    updates: 0,
+    skipped: 0,
+  };
+}
+
+type Tally = ReturnType<typeof createTally>;
+
+/**
+ * The updates of one batch: epochs over mini-batches of whole groups, each in micro-batches whose gradients add up.
+ * Sequences that can have no gradient (no advantage, and nothing else in the loss) are left out of the passes.
+ */
+export async function updateActor(
+  input: ActorInput,
+  schedule: ActorSchedule,
+  context: PassContext,
+  onRows: (rows: number) => void,
+): Promise<ActorResult> {
+  const { trainer } = input;
+  const tally = createTally();
+  const firstLogprobs: Float64Array[] = input.members.map(() => new Float64Array());
+  const firstEntropy: Float64Array[] = input.members.map(() => new Float64Array());
+  const groups = [...new Set(input.members.map(({ group }) => group))];
+  for (let epoch = 0; epoch < schedule.epochs; epoch++) {
+    const seed = schedule.shuffle ? schedule.seed + epoch : undefined;
+    for (const [number, chosen] of splitGroups(groups, schedule.miniBatches, seed).entries()) {
+      const inGroup = new Set(chosen);
+      const members = input.members.filter(({ group }) => inGroup.has(group));
+      const counts = countTokens(members, input);
+      tally.tokens += counts.tokens;
+      if (counts.tokens === 0) continue;
+      const picked = await pickFromMiniBatch(members, input, schedule.seed + number, context);
+      const live = members.filter((member) => !isSilent(member, input));
+      let accumulated = false;
+      for (const { members: chosenMembers, rows } of packMembers(live, trainer, context)) {
+        context.signal?.throwIfAborted();
+        const pass = await trainer.forward(rows, passOptions(outputsOf(input), context));
+        try {
+          const gradients = microBatchGradients(pass, chosenMembers, counts, picked);
+          await pass.backward(gradients);
+          accumulated = true;
+        } catch (error) {
+          await dropGradient(pass, rows.length, accumulated);
+          throw error;
+        }
+        onRows(rows.length);
+      }
+      onRows(members.length - live.length);
+      if (live.length === 0) continue;
+      const { gradNorm, skipped } = await trainer.optimStep(schedule.adam);
+      tally.updates++;
+      if (skipped) tally.skipped++;
+      else tally.gradNorms.push(gradNorm);
+    }
+  }
+  return {
+    metrics: actorMetrics(tally, input, schedule),
+    notices: noticesOf(tally),
+    firstLogprobs,
+    firstEntropy,
+    skippedUpdates: tally.skipped,
+  };
+
+  function microBatchGradients(
+    pass: Pass,
+    members: readonly Member[],
+    counts: MiniBatchCounts,
+    picked: readonly Uint8Array[] | undefined,
+  ): Gradients {
+    const logprobs = readOutput(pass.outputs, 'logprob', members, "the policy's", context);
+    const entropies = pass.outputs.entropy
+      ? readOutput(pass.outputs, 'entropy', members, "the policy's", context)
+      : undefined;
+    const values = pass.outputs.value
+      ? readOutput(pass.outputs, 'value', members, "the policy's", context)
+      : undefined;
+    const terms = members.map((member, row) => {
+      if (tally.updates === 0) {
+        firstLogprobs[member.index] = logprobs[row]!;
+        if (entropies) firstEntropy[member.index] = entropies[row]!;
+      }
+      return sequenceGradient(
+        member,
+        { logprobs: logprobs[row]!, entropy: entropies?.[row], values: values?.[row] },
+        input,
+        counts,
+        picked?.[member.index],
+        tally,
+      );
+    });
+    requireFinite(
+      "the loss's gradient",
+      members.map((sequence, row) => ({ sequence, values: terms[row]!.logprob })),
+      context,
+    );
+    const full = (lists: readonly Float64Array[]) =>
+      lists.map((list, row) => scatter(list, members[row]!.positions, members[row]!.ids.length));
+    return {
+      logprob: full(terms.map(({ logprob }) => logprob)),
+      ...(input.algorithm.entropyBonus !== 0 ? { entropy: full(terms.map(({ entropy }) => entropy)) } : {}),
+      ...(values ? { value: full(terms.map(({ value }) => value)) } : {}),
+    };
+  }
+
+  /**
+   * After a failure in the middle of a mini-batch the passes before it have left their gradient in the trainer. The
+   * port clears only a non-finite one, so it is made so and cleared.
+   */
+  async function dropGradient(pass: Pass, rows: number, accumulated: boolean): Promise<void> {
+    if (!accumulated) return pass.discard();
+    const poison = pass.outputs.logprob!.map((list) => new Float32Array(list.length).fill(Number.NaN));
+    if (rows > 0) await pass.backward({ logprob: poison });
+    await trainer.optimStep(schedule.adam);
+  }
+}
+
+interface SequenceOutputs {
+  readonly logprobs: Float64Array;
+  readonly entropy: Float64Array | undefined;
+  readonly values: Float64Array | undefined;
+}
+
+/** Loss of one sequence, added to the tally, and its gradient by each output. */
+function sequenceGradient(
+  member: Member,
+  { logprobs, entropy, values }: SequenceOutputs,
+  input: ActorInput,
+  counts: MiniBatchCounts,
+  picked: Uint8Array | undefined,
+  tally: Tally,
+) {
+  const { algorithm } = input;
+  const { index } = member;
+  const old = input.old?.[index] ?? logprobs;
+  const behaviour = input.behaviour[index]!;
+  const inPass =
+    !input.weights && algorithm.correction
+      ? correct(
+          [{ logRatios: logprobs.map((logprob, t) => logprob - behaviour[t]!), ages: input.ages[index]! }],
+          algorithm.correction,
+        )
+      : undefined;
+  const importance = input.weights?.[index] ?? inPass?.weights[0];
+  const keep = input.keep?.[index] ?? inPass?.keep[0];
+  const advantages = input.advantages[index]!;
+  const output = computeLoss({ logprobs, old, advantages, ...(picked ? { picked } : {}) }, algorithm.loss);
+  const weight = tokenWeight(
+    algorithm.aggregation,
+    counts.ofTrajectory.get(member.trajectory) ?? 0,
+    counts,
+    input.tokensPerTrajectory,
+  );
+  const value = values && input.values && input.returns ? valueTerms(values) : undefined;
+  const gradient = {
+    logprob: new Float64Array(logprobs.length),
+    entropy: new Float64Array(logprobs.length),
+    value: new Float64Array(logprobs.length),
+  };
+  for (let t = 0; t < logprobs.length; t++) {
+    if (keep && !keep[t]) continue;
+    const share = weight * (importance?.[t] ?? 1);
+    tally.loss += share * output.loss[t]!;
+    gradient.logprob[t] = share * output.gradient[t]!;
+    if (algorithm.kl?.as === 'loss' && input.reference) {
+      const kl = estimateKl(logprobs[t]!, input.reference[index]![t]!, algorithm.kl.estimator);
+      tally.kl += weight * kl.value;
+      gradient.logprob[t]! += weight * input.klCoefficient * kl.gradient;
+    }
+    if (entropy) {
+      tally.entropyLoss += weight * entropy[t]!;
+      tally.entropy += entropy[t]!;
+      gradient.entropy[t] = -weight * algorithm.entropyBonus;
+    }
+    if (value) {
+      tally.valueLoss += weight * value.loss[t]!;
+      tally.valueClipped += value.clipped[t]!;
+      tally.value += values![t]!;
+      gradient.value[t] = weight * algorithm.critic!.coefficient * value.gradient[t]!;
+    }
+    const logRatio = logprobs[t]! - old[t]!;
+    tally.logRatio += Math.max(-LOG_RATIO_LIMIT, Math.min(LOG_RATIO_LIMIT, logRatio));
+    if (Math.abs(logRatio) > LOG_RATIO_LIMIT) tally.clampedRatios++;
+    tally.clipped += output.clipped[t]!;
+    tally.clippedLower += output.clippedLower[t]!;
+    tally.computed++;
+  }
+  return gradient;
+
+  function valueTerms(list: Float64Array) {
+    return valueLoss(
+      { values: list, old: input.values![index]!, returns: input.returns![index]! },
+      { clip: algorithm.critic!.clip },
+    );
+  }
+}
+
+function outputsOf({ algorithm, measureEntropy, values }: ActorInput): Output[] {
+  return [
+    'logprob',
+    ...(algorithm.entropyBonus !== 0 || measureEntropy ? (['entropy'] as const) : []),
+    ...(values ? (['value'] as const) : []),
+  ];
+}
+
+function isSilent(
+  member: Member,
+  { algorithm, advantages, values, klCoefficient, keep }: ActorInput,
+): boolean {
+  if (keep && !keep[member.index]!.includes(1)) return true;
+  if (algorithm.entropyBonus !== 0 || values) return false;
+  if (algorithm.kl?.as === 'loss' && klCoefficient !== 0) return false;
+  return (
+    isSilentWithoutAdvantage(algorithm.loss) &&
+    advantages[member.index]!.every((advantage) => advantage === 0)
+  );
+}
+
+const keptOf = (member: Member, { keep }: ActorInput) =>
+  keep ? keep[member.index]!.reduce((sum, kept) => sum + kept, 0) : member.positions.length;
+
+interface MiniBatchCounts extends AggregationCounts {
+  /** Trained tokens by trajectory, all its segments together: that is a sequence to the aggregation. */
+  readonly ofTrajectory: ReadonlyMap<number, number>;
+}
+
+function countTokens(members: readonly Member[], input: ActorInput): MiniBatchCounts {
+  const ofTrajectory = new Map<number, number>();
+  let tokens = 0;
+  for (const member of members) {
+    const kept = keptOf(member, input);
+    tokens += kept;
+    if (kept > 0) ofTrajectory.set(member.trajectory, (ofTrajectory.get(member.trajectory) ?? 0) + kept);
+  }
+  return { tokens, sequences: ofTrajectory.size, ofTrajectory };
+}
+
+/** Clip-Cov and KL-Cov look at the whole mini-batch before any gradient, which costs them one more pass. */
+async function pickFromMiniBatch(
+  members: readonly Member[],
+  input: ActorInput,
+  seed: number,
+  context: PassContext,
+): Promise<Uint8Array[] | undefined> {
+  const pick = pickTokens(input.algorithm.loss);
+  if (!pick) return undefined;
+  const { logprob } = await scoreMembers(input.trainer, members, ['logprob'], context, {
+    whose: "the policy's",
+  });
+  const inputs = members.map(({ index }): LossInput => {
+    const logprobs = logprob[index]!;
+    return { logprobs, old: input.old?.[index] ?? logprobs, advantages: input.advantages[index]! };
+  });
+  const marks: Uint8Array[] = [];
+  pick(inputs, createRandom(seed)).forEach((list, row) => {
+    marks[members[row]!.index] = list;
+  });
+  return marks;
+}
+
+function actorMetrics(tally: Tally, input: ActorInput, schedule: ActorSchedule): Metrics {
+  const { algorithm } = input;
+  const updates = Math.max(tally.updates, 1);
+  const share = (sum: number, of: number) => (of > 0 ? sum / of : 0);
+  return {
+    'actor/pg_loss': tally.loss / updates,
+    'actor/pg_clipfrac': share(tally.clipped, tally.tokens),
+    'actor/pg_clipfrac_lower': share(tally.clippedLower, tally.tokens),
+    'actor/ppo_kl': -share(tally.logRatio, tally.computed),
+    'actor/grad_norm': tally.gradNorms.length
+      ? tally.gradNorms.reduce((sum, norm) => sum + norm, 0) / tally.gradNorms.length
+      : 0,
+    'actor/lr': schedule.adam.learningRate,
+    'actor/ratios_clamped': tally.clampedRatios,
+    'actor/updates': tally.updates,
+    'actor/updates_skipped': tally.skipped,
+    'actor/tokens_without_gradient': share(tally.tokens - tally.computed, tally.tokens),
+    ...(input.measureEntropy || algorithm.entropyBonus !== 0
+      ? { 'actor/entropy': share(tally.entropy, tally.computed) }
+      : {}),
+    ...(algorithm.entropyBonus !== 0 ? { 'actor/entropy_loss': tally.entropyLoss / updates } : {}),
+    ...(algorithm.kl?.as === 'loss'
+      ? { 'actor/kl_loss': tally.kl / updates, 'actor/kl_coef': input.klCoefficient }
+      : {}),
+    ...(input.values
+      ? {
+          'critic/vf_loss': tally.valueLoss / updates,
+          'critic/vf_clipfrac': share(tally.valueClipped, tally.computed),
+          'critic/vpred_mean': share(tally.value, tally.computed),
+        }
+      : {}),
+  };
+}
+
+function noticesOf(tally: Tally): string[] {
+  const notices: string[] = [];
+  if (tally.tokens > 0 && tally.updates === 0) {
+    notices.push(
+      'no trajectory had an advantage, so the weights did not change: all attempts at each task got the same reward',
+    );
+  }
+  if (tally.clampedRatios > 0) {
+    notices.push(
+      `${tally.clampedRatios} tokens are e^${LOG_RATIO_LIMIT} times more or less likely than when they were sampled; they are held there without gradient`,
+    );
+  }
+  if (tally.skipped > 0) {
+    notices.push(
+      `${tally.skipped} of ${tally.updates} updates had a gradient that was not finite and were left out`,
+    );
+  }
+  return notices;
+}
