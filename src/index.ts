@@ -1,3 +1,22 @@
 /** The public API, in the order in which data flows. */
+export { type Agent, type AgentContext, type AgentOptions, agent, type Model } from './agent/agent.ts';
+export type { InputSchema } from './agent/input-schema.ts';
+export type { Limits } from './agent/limits.ts';
+export type { Sampling } from './agent/sampling.ts';
+export {
+  type Keep,
+  type Tool,
+  type ToolContext,
+  type ToolOptions,
+  type ToolOutput,
+  type ToolResult,
+  type TrajectorySoFar,
+  tool,
+} from './agent/tool.ts';
+export { type ToolLoopOptions, toolLoop } from './agent/tool-loop.ts';
+export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
+export { type GatewayOptions, gateway } from './gateway/gateway.ts';
+export { type Reward, type RewardContext, type RewardOptions, reward } from './reward/reward.ts';
+export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts';
 export * as errors from './errors.ts';
 export type * from './types.ts';

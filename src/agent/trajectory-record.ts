@@ -21,25 +21,29 @@ export interface AssembledTrajectory {
   readonly turns: readonly Turn[];
 }
 
-/** `turns[n]` is turn n + 1. A turn without a reply (its request failed or was cut before a token) is left out. */
+/**
+ * `turns[n]` is turn n + 1. A turn without a reply (its request failed, or was cut before a token) is left out; so
+ * is a chat in which nothing was sampled, unless that is all there is.
+ */
 export function assembleTrajectory(
   chats: readonly ChatRecord[],
   turns: readonly (OpenTurn | undefined)[],
 ): AssembledTrajectory {
   const number = numbering(turns);
+  const spoken = chats.filter(({ segments }) => segments.some(isSampled));
+  const kept = spoken.length > 0 ? spoken : chats.slice(0, 1);
   const segments: Segment[] = [];
   const placed: Turn[] = [];
-  const anySampled = chats.some(({ segments }) => segments.some((segment) => segment.sampled.includes(1)));
   for (const chat of chats) {
     const turnOfReply = [0, ...chat.replies.map(({ turn }) => number(turn))];
-    const index = chat.segments.map((segment) => {
-      const trimmed = trim(segment, anySampled, turnOfReply);
-      return trimmed ? segments.push(trimmed) - 1 : Math.max(0, segments.length - 1);
+    const place = chat.segments.map((segment) => {
+      const keeps = kept.includes(chat) && (spoken.length === 0 || isSampled(segment));
+      return keeps ? segments.push(trim(segment, turnOfReply)) - 1 : Math.max(0, segments.length - 1);
     });
     for (const { turn, span } of chat.replies) {
       const open = turns[turn - 1];
       if (!open) continue;
-      const segment = index[span.segment]!;
+      const segment = place[span.segment]!;
       const length = segments[segment]?.ids.length ?? 0;
       placed[number(turn) - 1] = {
         segment,
@@ -53,8 +57,10 @@ export function assembleTrajectory(
       };
     }
   }
-  return { segments, messages: chats.flatMap(({ messages }) => messages), turns: placed.filter(Boolean) };
+  return { segments, messages: kept.flatMap(({ messages }) => messages), turns: placed };
 }
+
+const isSampled = ({ sampled }: Segment) => sampled.includes(1);
 
 /** Turns that happened, numbered without gaps. */
 function numbering(turns: readonly (OpenTurn | undefined)[]): (turn: number) => number {
@@ -63,11 +69,9 @@ function numbering(turns: readonly (OpenTurn | undefined)[]): (turn: number) => 
   return (turn) => numbers[turn - 1] ?? 0;
 }
 
-/** The segment up to its last sampled token; undefined if it has none, unless no segment has. */
-function trim(segment: Segment, anySampled: boolean, turnOfReply: readonly number[]): Segment | undefined {
-  const last = segment.sampled.lastIndexOf(1);
-  if (last < 0 && anySampled) return undefined;
-  const length = last < 0 ? segment.ids.length : last + 1;
+/** The segment up to its last sampled token, turns numbered through the trajectory; whole if none was sampled. */
+function trim(segment: Segment, turnOfReply: readonly number[]): Segment {
+  const length = isSampled(segment) ? segment.sampled.lastIndexOf(1) + 1 : segment.ids.length;
   return {
     ids: segment.ids.slice(0, length),
     sampled: segment.sampled.slice(0, length),
