@@ -11,6 +11,7 @@ import { Arena, ArenaScope } from './arena.ts';
 import type { Kernels, Pointer } from './kernels/kernels.ts';
 import {
   fillAdapter,
+  LORA_TARGETS,
   type LoraOptions,
   loraModules,
   loraSpecs,
@@ -428,11 +429,11 @@ export class TrainingEngine {
 
   #readAdapter(directory: string, lora: LoraOptions): void {
     const adapter = readAdapter(directory, this.config);
-    const wanted = json(peftConfigJson(lora, ''));
-    if (json(peftConfigJson(adapter.options, '')) !== wanted) {
+    const shape = ({ rank, alpha, targets }: LoraOptions) =>
+      `rank ${rank}, alpha ${alpha}, targets ${[...(targets ?? LORA_TARGETS)].sort().join(' ')}`;
+    if (shape(adapter.options) !== shape(lora)) {
       throw new ConfigError(
-        `${directory}: its adapter has rank ${adapter.options.rank}, alpha ${adapter.options.alpha}, targets ` +
-          `${adapter.options.targets?.join(', ')}; the trainer was opened with rank ${lora.rank}, alpha ${lora.alpha}`,
+        `${directory}: its adapter has ${shape(adapter.options)}; the trainer was opened with ${shape(lora)}`,
       );
     }
     for (const [name, { data }] of adapter.tensors) this.#extra!.value(this.#extra!.get(name)).set(data);
