@@ -1,0 +1,106 @@
+import { describe, expect, test } from 'vitest';
+import { chatmlFormat, type SharedName, sharedModel, templateFile } from '../../test/chat-models.ts';
+import { ConfigError } from '../errors.ts';
+import { createChatFormat } from './chat-format.ts';
+import { requireSelfTest, selfTest } from './self-test.ts';
+
+const failures = (report: ReturnType<typeof selfTest>) =>
+  report.checks.filter(({ outcome }) => outcome === 'failed');
+
+test('our own ChatML model passes, parallel calls and several turns included', () => {
+  const report = selfTest(chatmlFormat(), { tools: true });
+  expect(failures(report)).toEqual([]);
+  expect(report.checks.every(({ outcome }) => outcome === 'passed')).toBe(true);
+  expect(report.checks.map(({ name }) => name)).toContain('parallel calls, reply 1');
+});
+
+describe.each(['Qwen2.5', 'Qwen3', 'MiniMind2'] as SharedName[])('%s', (name) => {
+  const model = sharedModel(name);
+  test.skipIf(!model)('passes on multi-turn tool dialogues (skipped where ../shared is absent)', () => {
+    const report = selfTest(createChatFormat(model!), { tools: true });
+    expect(report.checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([]);
+  });
+  test.skipIf(!model)('passes without tools (skipped where ../shared is absent)', () => {
+    expect(selfTest(createChatFormat(model!), { tools: false }).passed).toBe(true);
+  });
+});
+
+const smol = sharedModel('SmolLM2');
+test.skipIf(!smol)('a template that ignores tools passes without them and is refused with them', () => {
+  const format = createChatFormat(smol!);
+  expect(selfTest(format, { tools: false }).passed).toBe(true);
+  expect(() => requireSelfTest(format, { tools: true })).toThrow('the template ignores tools');
+});
+
+const chatml = templateFile('chatml');
+const broken: [what: string, template: string, says: string][] = [
+  [
+    'ignores the generation prompt',
+    chatml.replace('if add_generation_prompt', 'if false'),
+    'which is read as {"content":"assistant\\nNothing yet."',
+  ],
+  [
+    'numbers its messages',
+    chatml.replace("'<|im_start|>' + message.role +", "'<|im_start|>' + (loop.index | string) +"),
+    'appending differs from rendering the whole dialogue',
+  ],
+  [
+    'forgets old replies',
+    chatml.replace(
+      '{{- message.content -}}',
+      "{{- message.content if loop.index0 > messages|length - 3 else '…' -}}",
+    ),
+    'the next prompt does not begin with this one',
+  ],
+  [
+    'closes the last reply differently',
+    chatml.replace(
+      "{{- '<|im_end|>\\n' -}}\n  {%- elif message.role == 'tool'",
+      "{{- '<|im_end|>\\n' if not loop.last else '\\n<|im_end|>' -}}\n  {%- elif message.role == 'tool'",
+    ),
+    '',
+  ],
+  [
+    'shouts',
+    chatml.replace('{{- message.content -}}', '{{- message.content | upper -}}'),
+    '"Nothing yet." does not occur',
+  ],
+  ['loses tool calls', chatml.replace('message.tool_calls or []', '[]'), '"look_up" does not occur'],
+  ['does not tell tools', chatml.replace('(tool | tojson)', "''"), 'does not occur in the prompt'],
+  [
+    'writes arguments as a Python dictionary',
+    chatml.replace('call.function.arguments | tojson', '"{\'word\': 1}"'),
+    'is not valid JSON',
+  ],
+  [
+    'counts the tools at the end of the dialogue',
+    chatml.replace(
+      "'<|im_start|>assistant\\n' -}}{%- endif -%}",
+      "'<|im_start|>assistant ' + (messages|length|string) + '\\n' -}}{%- endif -%}",
+    ),
+    'the next prompt does not begin with this one',
+  ],
+];
+
+test.each(broken)('a template that %s is caught', (_, template, says) => {
+  expect(template).not.toBe(chatml);
+  const format = chatmlFormat({ template });
+  const report = selfTest(format, { tools: true });
+  if (says === '') {
+    // Nothing wrong is appended: each such turn begins a new segment.
+    expect(report.checks.some(({ outcome }) => outcome === 'segments')).toBe(true);
+    return;
+  }
+  expect(report.passed).toBe(false);
+  expect(() => requireSelfTest(format, { tools: true })).toThrow(ConfigError);
+  expect(() => requireSelfTest(format, { tools: true })).toThrow(says);
+});
+
+test('a difference is shown token by token, with ids and texts', () => {
+  const template = chatml.replace(
+    "'<|im_start|>' + message.role +",
+    "'<|im_start|>' + (loop.index | string) +",
+  );
+  const [first] = failures(selfTest(chatmlFormat({ template }), { tools: false }));
+  expect(first?.detail).toMatch(/first difference at token \d+, after .*\nexpected 18 "3".*\ngot +19 "4"/);
+});

@@ -1,0 +1,312 @@
+import { ConfigError } from '../errors.ts';
+import type { Message, ToolCall, ToolSchema } from '../types.ts';
+import type { ChatFormat } from './format.ts';
+import { concat } from './junction.ts';
+
+export interface SelfTestCheck {
+  readonly name: string;
+  /** `segments`: appending cannot be proven here, so such a turn begins a new segment. Correct, but slower. */
+  readonly outcome: 'passed' | 'failed' | 'segments' | 'refused by the template';
+  /** On failure: what was expected and what came, token by token. */
+  readonly detail?: string;
+}
+
+export interface SelfTestReport {
+  readonly passed: boolean;
+  readonly checks: readonly SelfTestCheck[];
+}
+
+export interface SelfTestOptions {
+  /** Also proves dialogues with tools. A run without tools does not need a template that knows them. */
+  readonly tools: boolean;
+}
+
+/**
+ * Proves on ids, for the model in use, what training relies on: appending to a dialogue gives the ids that
+ * rendering it as a whole gives, a reply ends where the template ends it, and text never becomes a special
+ * token. Takes a few milliseconds; run it before anything is sampled.
+ */
+export function selfTest(format: ChatFormat, { tools }: SelfTestOptions): SelfTestReport {
+  const checks = [
+    ...checkTexts(format),
+    ...checkSpecialTokenText(format, tools),
+    ...(tools ? checkToolsAreTold(format) : []),
+    ...dialogues(tools).flatMap(([name, messages]) => checkDialogue(format, name, messages, tools)),
+  ];
+  return { passed: checks.every(({ outcome }) => outcome !== 'failed'), checks };
+}
+
+/** Throws ConfigError that shows what differs, if the self-test fails. */
+export function requireSelfTest(format: ChatFormat, options: SelfTestOptions): SelfTestReport {
+  const report = selfTest(format, options);
+  if (report.passed) return report;
+  const failures = report.checks.filter(({ outcome }) => outcome === 'failed');
+  throw new ConfigError(
+    `the chat template and the tokenizer do not fit together (family ${format.family}, tool calls ` +
+      `${format.toolFormat}):\n${failures.map(({ name, detail }) => `- ${name}\n${indent(detail ?? '')}`).join('\n')}`,
+  );
+}
+
+const TOOLS: readonly ToolSchema[] = [
+  {
+    type: 'function',
+    function: {
+      name: 'look_up',
+      description: 'Finds a word in a book.',
+      parameters: { type: 'object', properties: { word: { type: 'string' } }, required: ['word'] },
+    },
+  },
+];
+
+const TEXTS = [
+  'Plain words, 12.5 % of them.',
+  'Zeile eins\nZeile zwei\n',
+  '价格是 42 元',
+  'naïve 👩‍👩‍👧 {"a": [1, "b"]}',
+];
+
+function checkTexts(format: ChatFormat): SelfTestCheck[] {
+  const wrong = TEXTS.map((text) => [text, format.decode(format.encodeText(text))] as const).filter(
+    ([text, back]) => text !== back,
+  );
+  const detail = wrong.map(([text, back]) => `${JSON.stringify(text)} came back as ${JSON.stringify(back)}`);
+  return [check('text survives encoding and decoding', wrong.length === 0, detail.join('\n'))];
+}
+
+function checkSpecialTokenText(format: ChatFormat, tools: boolean): SelfTestCheck[] {
+  const special = [...format.stopIds].map((id) => format.decode(Int32Array.of(id)));
+  const bait = [...special, '<tool_call>', '</tool_response>'].join(' ');
+  const count = (ids: Int32Array) => ids.filter((id) => format.stopIds.includes(id)).length;
+  const asked = (content: string) => format.renderPrompt([{ role: 'user', content }], []).ids;
+  const checks = [
+    check(
+      'special-token text of a user stays text',
+      count(asked(bait)) === count(asked('bait')),
+      `a message with the text ${JSON.stringify(bait)} became ${showTokens(format, asked(bait))}`,
+    ),
+  ];
+  if (!tools) return checks;
+  const prompt = format.renderPrompt([QUESTION], TOOLS).ids;
+  const answered = (content: string) =>
+    format.extend({
+      ids: prompt,
+      replyLength: 0,
+      messages: [QUESTION, calling('', 1)],
+      newMessages: [result(0, content)],
+      tools: TOOLS,
+    })?.ids;
+  const [baited, plain] = [answered(bait), answered('bait')];
+  if (!baited || !plain) return checks;
+  checks.push(
+    check(
+      'special-token text of a tool stays text',
+      count(baited) === count(plain),
+      `a tool result with the text ${JSON.stringify(bait)} became ${showTokens(format, baited)}`,
+    ),
+  );
+  return checks;
+}
+
+function checkToolsAreTold(format: ChatFormat): SelfTestCheck[] {
+  const text = format.decode(format.renderPrompt([QUESTION], TOOLS).ids);
+  const { name, description } = TOOLS[0]!.function;
+  return [
+    check(
+      'the model is told of its tools',
+      text.includes(name) && text.includes(description),
+      `the tool "${name}" (${description}) does not occur in the prompt: the template ignores tools. ` +
+        'Give the model a template that writes them',
+    ),
+  ];
+}
+
+const QUESTION: Message = { role: 'user', content: 'What does the book say about rivers?' };
+
+const say = (content: string): Message => ({ role: 'assistant', content });
+const ask = (content: string): Message => ({ role: 'user', content });
+
+function calling(content: string, calls: number, first = 0): Message {
+  const toolCalls: ToolCall[] = Array.from({ length: calls }, (_, at) => ({
+    id: `call_${first + at}`,
+    name: 'look_up',
+    arguments: { word: `river ${first + at}` },
+  }));
+  return { role: 'assistant', content, toolCalls };
+}
+
+function result(call: number, content: string): Message {
+  return { role: 'tool', content, toolCallId: `call_${call}`, name: 'look_up' };
+}
+
+function dialogues(tools: boolean): [name: string, messages: Message[]][] {
+  const talk: Message[] = [QUESTION, say('Nothing yet.'), ask('And lakes?'), say('Little.'), ask('Thanks.')];
+  if (!tools) return [['a dialogue', talk]];
+  return [
+    ['a dialogue', talk],
+    ['one call', [QUESTION, calling('', 1), result(0, 'page 7'), say('Page 7.'), ask('Thanks.')]],
+    ['a call after words', [QUESTION, calling('Let me look.', 1), result(0, 'page 7')]],
+    ['parallel calls', [QUESTION, calling('', 2), result(0, 'page 7'), result(1, 'page 8')]],
+    [
+      'several turns of calls',
+      [
+        { role: 'system', content: 'Be brief.' },
+        QUESTION,
+        calling('', 1),
+        result(0, 'page 7'),
+        calling('', 1, 1),
+        result(1, 'page 8'),
+        say('Pages 7 and 8.'),
+        ask('And lakes?'),
+        calling('', 1, 2),
+        result(2, ''),
+      ],
+    ],
+  ];
+}
+
+/** Builds the dialogue turn by turn as a rollout would, and compares with rendering it as a whole. */
+function checkDialogue(
+  format: ChatFormat,
+  name: string,
+  messages: readonly Message[],
+  withTools: boolean,
+): SelfTestCheck[] {
+  const tools = withTools ? TOOLS : [];
+  const checks: SelfTestCheck[] = [];
+  const replies = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []));
+  for (const at of replies) {
+    const next = messages.findIndex(({ role }, after) => after > at && role === 'assistant');
+    const end = next < 0 ? messages.length : next;
+    try {
+      const outcome = checkTurn(
+        format,
+        messages.slice(0, at),
+        messages.slice(0, at + 1),
+        messages.slice(0, end),
+        tools,
+      );
+      checks.push({ name: `${name}, reply ${replies.indexOf(at) + 1}`, ...outcome });
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      checks.push({ name, outcome: 'refused by the template', detail: error.message });
+      break;
+    }
+  }
+  return checks;
+}
+
+type Outcome = Omit<SelfTestCheck, 'name'>;
+
+function checkTurn(
+  format: ChatFormat,
+  before: readonly Message[],
+  withReply: readonly Message[],
+  whole: readonly Message[],
+  tools: readonly ToolSchema[],
+): Outcome {
+  const reply = withReply.at(-1) as Extract<Message, { role: 'assistant' }>;
+  const newMessages = whole.slice(withReply.length);
+  const prompt = format.renderPrompt(before, tools).ids;
+  const expected = format.renderPrompt(whole, tools).ids;
+
+  // What the engine saw must be the beginning of what it will see.
+  const common = commonPrefix(prompt, expected);
+  const isReasoningOpened = format.decode(prompt.slice(common)).includes('<think>');
+  if (common < prompt.length && !isReasoningOpened) {
+    return failed('the next prompt does not begin with this one', format, expected, prompt);
+  }
+
+  const written = format.decode(expected.slice(common));
+  const missing = [reply.content, ...(reply.toolCalls ?? []).map(({ name }) => name)].find(
+    (part) => !written.includes(part),
+  );
+  if (missing !== undefined) {
+    return {
+      outcome: 'failed',
+      detail: `the reply's ${JSON.stringify(missing)} does not occur in what the template wrote: ${JSON.stringify(written)}`,
+    };
+  }
+
+  // A reply cut by its length: the rest of the turn is appended in full.
+  const request = { messages: withReply, newMessages, tools };
+  const cut = format.extend({ ...request, ids: prompt, replyLength: 0 });
+  if (!cut) return { outcome: 'segments' };
+  const bodyEnd = expected.length - cut.ids.length;
+  if (bodyEnd < common || !endsWith(expected, cut.ids)) {
+    const end = expected.slice(Math.max(0, bodyEnd));
+    return failed('appending differs from rendering the whole dialogue', format, end, cut.ids);
+  }
+  const body = expected.slice(common, bodyEnd);
+
+  // A reply that stopped by itself: some stop token must lead to the same ids.
+  const stopped = format.stopIds.map((stop) => {
+    const sampled = concat(body, Int32Array.of(stop));
+    const ids = concat(prompt.slice(0, common), sampled);
+    const extension = format.extend({ ...request, ids, replyLength: sampled.length });
+    return extension && extension.drop === 0 ? concat(ids, extension.ids) : undefined;
+  });
+  if (!stopped.some((ids) => ids && isSame(ids, expected))) {
+    const closest = stopped.find((ids) => ids !== undefined) ?? new Int32Array(0);
+    return failed('a reply that stopped is not continued as the template would', format, expected, closest);
+  }
+
+  const { content, toolCalls, problems } = format.parseReply(body, tools);
+  const read = { content, calls: toolCalls.map(({ name, arguments: given }) => [name, given]) };
+  const meant = {
+    content: reply.content,
+    calls: (reply.toolCalls ?? []).map(({ name, arguments: given }) => [name, given]),
+  };
+  const isRead = JSON.stringify(read) === JSON.stringify(meant) && problems.length === 0;
+  if (!isRead && !(isReasoningOpened && JSON.stringify(read.calls) === JSON.stringify(meant.calls))) {
+    return {
+      outcome: 'failed',
+      detail:
+        `the template wrote ${JSON.stringify(format.decode(body))} for ${JSON.stringify(meant)}, ` +
+        `which is read as ${JSON.stringify({ ...read, problems })}`,
+    };
+  }
+  return { outcome: 'passed' };
+}
+
+function failed(what: string, format: ChatFormat, expected: Int32Array, actual: Int32Array): Outcome {
+  return { outcome: 'failed', detail: `${what}:\n${showDifference(format, expected, actual)}` };
+}
+
+/** The first tokens that differ, with a few before them. */
+function showDifference(format: ChatFormat, expected: Int32Array, actual: Int32Array): string {
+  const at = commonPrefix(expected, actual);
+  const from = Math.max(0, at - 4);
+  return [
+    `first difference at token ${at}, after ${showTokens(format, expected.slice(from, at))}`,
+    `expected ${showTokens(format, expected.slice(at, at + 8))}`,
+    `got      ${showTokens(format, actual.slice(at, at + 8))}`,
+  ].join('\n');
+}
+
+function showTokens(format: ChatFormat, ids: Int32Array): string {
+  if (ids.length === 0) return '(nothing)';
+  return [...ids].map((id) => `${id} ${JSON.stringify(format.decode(Int32Array.of(id)))}`).join(' · ');
+}
+
+function check(name: string, isRight: boolean, detail: string): SelfTestCheck {
+  return isRight ? { name, outcome: 'passed' } : { name, outcome: 'failed', detail };
+}
+
+function commonPrefix(a: Int32Array, b: Int32Array): number {
+  const shorter = Math.min(a.length, b.length);
+  let length = 0;
+  while (length < shorter && a[length] === b[length]) length++;
+  return length;
+}
+
+function isSame(a: Int32Array, b: Int32Array): boolean {
+  return a.length === b.length && commonPrefix(a, b) === a.length;
+}
+
+function endsWith(whole: Int32Array, end: Int32Array): boolean {
+  return isSame(whole.slice(whole.length - end.length), end);
+}
+
+function indent(text: string): string {
+  return text.replace(/^/gm, '    ');
+}
