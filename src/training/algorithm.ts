@@ -156,6 +156,11 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
   if (algorithm.old === 'behaviour' && correction?.weights?.normalize) {
     refuse("importance weights can be normalised over the batch only with old: 'recompute'");
   }
+  if (algorithm.old === 'behaviour' && correction?.weights && loss.kind !== 'reinforce') {
+    refuse(
+      `with old: 'behaviour' the ratio of ${name} already compares to the engine, and importance weights would count it twice; use old: 'recompute', or the reinforce loss`,
+    );
+  }
   for (const { statistic, bounds } of correction?.rejection ?? []) {
     if (!(bounds[1] > 0) || (statistic.endsWith('k1') && !(bounds[0] > 0 && bounds[0] <= bounds[1]))) {
       refuse(

@@ -164,3 +164,31 @@ function rejectionMetrics(keep: readonly Uint8Array[]): Record<string, number> {
     'rollout_corr/rollout_rs_seq_masked_fraction': rejected / keep.length,
   };
 }
+
+/** Corrections known by name, with the bounds that are usual for them. */
+export const corrections = {
+  /** Truncated importance sampling by token (Yao et al. 2025). */
+  tokenTruncated: (high = 2): CorrectionOptions => ({
+    weights: { level: 'token', outside: 'truncate', bounds: [0, high], normalize: false },
+  }),
+  /** The same by sequence: unbiased up to the truncation, with more variance. */
+  sequenceTruncated: (high = 2): CorrectionOptions => ({
+    weights: { level: 'sequence', outside: 'truncate', bounds: [0, high], normalize: false },
+  }),
+  /** IcePop (Ling team 2025): tokens outside the bounds weigh nothing. */
+  icePop: (low = 0.5, high = 5): CorrectionOptions => ({
+    weights: { level: 'token', outside: 'mask', bounds: [low, high], normalize: false },
+  }),
+  /** Sequence weights, and sequences outside the bounds are left out. */
+  sequenceMasked: (low = 0.5, high = 2): CorrectionOptions => ({
+    weights: { level: 'sequence', outside: 'truncate', bounds: [0, high], normalize: false },
+    rejection: [{ statistic: 'sequence-sum-k1', bounds: [low, high] }],
+  }),
+  /** Sequences whose mean log-ratio is off are left out. */
+  geometricRejection: (low = 0.999, high = 1.001): CorrectionOptions => ({
+    rejection: [{ statistic: 'sequence-mean-k1', bounds: [low, high] }],
+  }),
+  k3Rejection: (high = 0.01): CorrectionOptions => ({
+    rejection: [{ statistic: 'sequence-mean-k3', bounds: [0, high] }],
+  }),
+};
