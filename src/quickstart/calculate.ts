@@ -1,19 +1,28 @@
-/**
- * One binary operation on two numbers, such as "348+91"; anything else is `undefined`. One operation a call
- * is what makes a word problem take several calls, each with the result of the one before.
- */
+/** One binary operation, such as "348+91", or `undefined`: one a call is what makes a problem take several. */
 export function parseOperation(
   expression: string,
-): { left: number; operation: string; right: number } | undefined {
+): { readonly left: string; readonly operation: string; readonly right: string } | undefined {
   const match = /^\s*(-?\d+(?:\.\d+)?)\s*([-+*/])\s*(-?\d+(?:\.\d+)?)\s*$/.exec(expression);
-  return match ? { left: Number(match[1]), operation: match[2]!, right: Number(match[3]) } : undefined;
+  return match ? { left: match[1]!, operation: match[2]!, right: match[3]! } : undefined;
 }
 
-/** The calculator: the result with at most two decimals, or `error`. */
-export function calculate(expression: string): string {
+export function applyOperation(left: number, operation: string, right: number): number {
+  switch (operation) {
+    case '+':
+      return left + right;
+    case '-':
+      return left - right;
+    case '*':
+      return left * right;
+    default:
+      return left / right;
+  }
+}
+
+/** The result, with at most two decimals; `undefined` for anything but one operation on two numbers. */
+export function calculate(expression: string): string | undefined {
   const parsed = parseOperation(expression);
-  if (!parsed) return 'error';
-  const { left, operation, right } = parsed;
-  const value = { '+': left + right, '-': left - right, '*': left * right, '/': left / right }[operation]!;
-  return Number.isFinite(value) ? String(Math.round(value * 100) / 100) : 'error';
+  if (!parsed) return undefined;
+  const value = applyOperation(Number(parsed.left), parsed.operation, Number(parsed.right));
+  return Number.isFinite(value) ? String(Math.round(value * 100) / 100) : undefined;
 }

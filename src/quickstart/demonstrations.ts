@@ -1,7 +1,7 @@
 import { createRandom, hashSeed, type Random } from '../lib/random.ts';
 import { calculate } from './calculate.ts';
-import { FAMILIES, type Numbers, type PlanStep, runPlan, valueOf } from './families.ts';
-import { createProblem } from './problems.ts';
+import { FAMILIES, type Numbers, operandValue, type PlanStep, runPlan } from './families.ts';
+import { createProblem, type Problem } from './problems.ts';
 
 /**
  * What the warm start imitates. Drills teach to copy numbers into a call and a result into the answer.
@@ -33,11 +33,15 @@ export const HABITS: Readonly<Record<string, (plan: readonly PlanStep[]) => read
 };
 
 const RIGHT_SHARE = 0.65;
-const RIGHT_SHARE_BESIDE_HABIT = 0.25;
-const HABIT_SHARE = 0.55;
+const RIGHT_SHARE_BESIDE_HABIT = 0.2;
+const HABIT_SHARE = 0.65;
+
+/** Of training, and apart from the problems that GRPO practises on. */
+export const demonstrationProblem = (seed: number, index: number): Problem =>
+  createProblem('train', hashSeed('demonstrations', seed), index);
 
 export function createDemonstration(seed: number, index: number): Demonstration {
-  const problem = createProblem('train', hashSeed('demonstrations', seed), index);
+  const problem = demonstrationProblem(seed, index);
   const random = createRandom(hashSeed('demonstration', seed, index));
   const { plan } = FAMILIES.find((family) => family.name === problem.family)!;
   const habit = HABITS[problem.family];
@@ -75,7 +79,7 @@ export function createDrill(seed: number, index: number): Demonstration {
 function expressions(plan: readonly PlanStep[], numbers: Numbers): string[] {
   const results: number[] = [];
   return plan.map(({ left, operation, right }) => {
-    const expression = `${valueOf(left, numbers, results)}${operation}${valueOf(right, numbers, results)}`;
+    const expression = `${operandValue(left, numbers, results)}${operation}${operandValue(right, numbers, results)}`;
     results.push(Number(calculate(expression)));
     return expression;
   });
@@ -83,7 +87,7 @@ function expressions(plan: readonly PlanStep[], numbers: Numbers): string[] {
 
 function follow(plan: readonly PlanStep[], numbers: Numbers): string[] {
   const calls = expressions(plan, numbers);
-  return [...calls.map(callText), answerText(calculate(calls.at(-1)!))];
+  return [...calls.map(callText), answerText(calculate(calls.at(-1)!)!)];
 }
 
 type Clumsy = (plan: readonly PlanStep[], numbers: Numbers, random: Random) => string[];

@@ -1,3 +1,5 @@
+import { applyOperation } from './calculate.ts';
+
 /**
  * The kinds of word problem in the quick start. Each has two statements and a question, three wordings of
  * each, and a plan: the calculator calls that solve it, one binary operation a call. An operand is a number
@@ -201,21 +203,8 @@ export const DISTRACTORS: Wordings = [
 export const PEOPLE = ['Ann', 'Ben', 'Mia', 'Tom', 'Eva', 'Sam'] as const;
 export const THINGS = ['pens', 'coins', 'books', 'apples', 'cards'] as const;
 
-export function applyOperation(left: number, operation: string, right: number): number {
-  switch (operation) {
-    case '+':
-      return left + right;
-    case '-':
-      return left - right;
-    case '*':
-      return left * right;
-    default:
-      return left / right;
-  }
-}
-
-/** The operands as numbers, given the results of the calls so far. */
-export function valueOf(operand: Operand, numbers: Numbers, results: readonly number[]): number {
+/** An operand's number, given the results of the calls so far. */
+export function operandValue(operand: Operand, numbers: Numbers, results: readonly number[]): number {
   return (typeof operand === 'number' ? results[operand] : numbers[operand])!;
 }
 
@@ -224,7 +213,7 @@ export function runPlan(plan: readonly PlanStep[], numbers: Numbers): number[] {
   const results: number[] = [];
   for (const { left, operation, right } of plan) {
     results.push(
-      applyOperation(valueOf(left, numbers, results), operation, valueOf(right, numbers, results)),
+      applyOperation(operandValue(left, numbers, results), operation, operandValue(right, numbers, results)),
     );
   }
   return results;

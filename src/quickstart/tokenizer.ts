@@ -1,32 +1,37 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DISTRACTORS, FAMILIES, PEOPLE, THINGS } from './families.ts';
+import { calculator } from './solver.ts';
 
 /**
- * The quick start's own tokenizer, in the Hugging Face `tokenizer.json` form: whole words, single digits,
- * and every printable ASCII character for whatever else is written. It is a BPE without merges that takes a
- * piece whole if the vocabulary has it (`ignore_merges`), so any ASCII text encodes and decodes exactly.
- * Digits stand alone because copying numbers is what a tiny model finds hard.
+ * The quick start's own tokenizer, in the Hugging Face `tokenizer.json` form: the words of the problems, single
+ * digits, and single bytes for whatever else is written, so that any text encodes and decodes exactly. It is a
+ * byte-level BPE without merges that takes a piece whole if the vocabulary has it (`ignore_merges`). Digits stand
+ * alone because copying numbers is what a tiny model finds hard.
  */
 
-const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '</tool_call>', '<unk>'];
+const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '</tool_call>'];
 /** A word with the space before it, a digit, a run of punctuation, or one white-space character. */
 const PIECE = String.raw` ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]+|\s`;
-const CHARACTERS = ['\n', ...Array.from({ length: 95 }, (_, index) => String.fromCharCode(32 + index))];
+/** GPT-2's letters for bytes: printable ones stand for themselves, the others from U+0100 on. */
+const BYTES = byteAlphabet();
 
 /** What the dialogues say besides the problems: roles, drills, calls, answers, the calculator's errors. */
 const PHRASES = [
-  'system\nTools: calculator',
+  `system\nTools:\n${calculator.name}: ${calculator.schema.function.description}`,
   'user\nassistant\ntool\n',
   'What is 1 + 2 - 3 * 4 / 5?',
   'The answer is 6.',
   '{"name":"calculator","arguments":{"expression":"7*8"}}',
-  'error',
+  // What the model is told of a broken call; the parts that vary are written in characters.
+  "the tool call is not valid JSON: Expected ',' or '}' after property value in JSON at position 9",
+  'the tool call is not closed: </tool_call> is missing',
+  "Error executing tool 'calculator': not one operation on two numbers",
 ];
 
 export const CHAT_TEMPLATE = [
-  "{%- if tools %}{{- '<|im_start|>system\\nTools:' }}",
-  "{%- for tool in tools %}{{- ' ' + tool.function.name }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}",
+  "{%- if tools %}{{- '<|im_start|>system\\nTools:' }}{%- for tool in tools %}",
+  "{{- '\\n' + tool.function.name + ': ' + tool.function.description }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}",
   "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}",
   '{%- if message.content %}{{- message.content }}{%- endif %}',
   '{%- for call in message.tool_calls or [] %}{%- if call.function %}{%- set call = call.function %}{%- endif %}',
@@ -48,7 +53,20 @@ function vocabulary(): Map<string, number> {
     .concat(PHRASES);
   const pieces = written.flatMap((text) => text.match(new RegExp(PIECE, 'g')) ?? []);
   const words = [...new Set(pieces)].filter((piece) => piece.length > 1).sort();
-  return new Map([...SPECIAL, ...CHARACTERS, ...words].map((piece, id) => [piece, id]));
+  const entries = [...SPECIAL, ...BYTES, ...words.map(inByteLetters)];
+  return new Map(entries.map((piece, id) => [piece, id]));
+}
+
+function byteAlphabet(): string[] {
+  let next = 0x100;
+  return Array.from({ length: 256 }, (_, byte) => {
+    const printable = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
+    return String.fromCharCode(printable ? byte : next++);
+  });
+}
+
+function inByteLetters(text: string): string {
+  return Array.from(Buffer.from(text), (byte) => BYTES[byte]!).join('');
 }
 
 export function createTokenizerFiles(): Readonly<Record<string, object>> {
@@ -68,15 +86,21 @@ export function createTokenizerFiles(): Readonly<Record<string, object>> {
       special: !content.includes('tool_call'),
     })),
     normalizer: null,
-    pre_tokenizer: { type: 'Split', pattern: { Regex: PIECE }, behavior: 'Isolated', invert: false },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: PIECE }, behavior: 'Isolated', invert: false },
+        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
+      ],
+    },
     post_processor: null,
-    decoder: { type: 'Fuse' },
+    decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
     model: {
       type: 'BPE',
       dropout: null,
-      unk_token: '<unk>',
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
+      unk_token: null,
+      continuing_subword_prefix: '',
+      end_of_word_suffix: '',
       fuse_unk: false,
       byte_fallback: false,
       ignore_merges: true,
@@ -88,7 +112,6 @@ export function createTokenizerFiles(): Readonly<Record<string, object>> {
     tokenizer_class: 'PreTrainedTokenizerFast',
     eos_token: '<|im_end|>',
     pad_token: '<|endoftext|>',
-    unk_token: '<unk>',
     clean_up_tokenization_spaces: false,
     model_max_length: 512,
     chat_template: CHAT_TEMPLATE,
