@@ -15,8 +15,8 @@ export {
 } from './agent/tool.ts';
 export { type ToolLoopOptions, toolLoop } from './agent/tool-loop.ts';
 export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
+export * as errors from './errors.ts';
 export { type GatewayOptions, gateway } from './gateway/gateway.ts';
 export { type Reward, type RewardContext, type RewardOptions, reward } from './reward/reward.ts';
 export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts';
-export * as errors from './errors.ts';
 export type * from './types.ts';
