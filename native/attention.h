@@ -1,0 +1,603 @@
+// Attention of a tile of queries over a list of keys, for training (packed rows) and for generation (paged cache).
+//
+// Keys lie in panels of 16: [headDim][16], so that a vector holds 16 keys. Values lie in rows: [key][padded headDim].
+// A tile's scores are kept whole: the maximum is exact in any order, the sum of exponentials runs by position, and the
+// output is one chain of multiply-adds over the positions. So a query's bits depend on its position and keys alone.
+
+typedef struct {
+  const float *keys; // [headDim][16]
+  int64_t column;    // the position of lane `from`
+  int32_t from;      // lanes before it belong to other positions; those past the end are masked by visibility
+} KeyPanel;
+
+typedef struct {
+  const float *values; // [count][padded]
+  int64_t count;
+} ValueRun;
+
+typedef struct {
+  int64_t headDim, padded, scoreStride;
+  int64_t rows, length; // queries of the tile; positions of the longest
+  int64_t panels, runs;
+  float *q; // [rows][padded], scaled
+  KeyPanel *panel;
+  ValueRun *run;
+  int32_t *visible; // positions each row sees
+  float *scores;    // [rows][scoreStride]
+  float *out;       // [rows][padded]
+  float *logsumexp; // [rows]
+  float *inverse;   // [rows], 1 / Σ exp
+} AttentionTile;
+
+INLINE void score_panel(const float *keys, int64_t headDim, int64_t rows, const float *q, int64_t qStep, float *to,
+                        int64_t toStep) {
+  for (int64_t i = 0; i < rows;) {
+    int64_t count = next_rows(i, rows);
+    for (int part = 0; part < PANEL; part += PANEL_PART)
+      panelByRow[count](headDim, q + i * qStep, qStep, keys + part, PANEL, to + i * toStep + part, toStep, 1);
+    i += count;
+  }
+}
+
+#if PANEL_PART == PANEL
+static void four_panels(int64_t depth, const float *q, const float *const *keys, float *to) {
+  wide_tile(1, 4, PANEL_VECTORS, depth, q, 0, keys, PANEL, to, 0, 1);
+}
+static void two_panels_2(int64_t depth, const float *q, int64_t qStep, const float *const *keys, float *to,
+                         int64_t toStep) {
+  wide_tile(2, 2, PANEL_VECTORS, depth, q, qStep, keys, PANEL, to, toStep, 1);
+}
+static void two_panels_3(int64_t depth, const float *q, int64_t qStep, const float *const *keys, float *to,
+                         int64_t toStep) {
+  wide_tile(3, 2, PANEL_VECTORS, depth, q, qStep, keys, PANEL, to, toStep, 1);
+}
+#endif
+
+static void score_tile(AttentionTile *t) {
+  for (int64_t index = 0; index < t->panels;) {
+    KeyPanel *panel = t->panel + index;
+    float *to = t->scores + panel->column;
+#if PANEL_PART == PANEL
+    int64_t several = t->rows == 1 ? 4 : t->rows <= 3 ? 2 : 1, whole = 0;
+    const float *keys[4];
+    if (several > 1)
+      while (whole < several && index + whole < t->panels && panel[whole].from == 0 &&
+             panel[whole].column == panel->column + whole * PANEL)
+        keys[whole] = panel[whole].keys, whole++;
+    if (several > 1 && whole == several) {
+      if (t->rows == 1) four_panels(t->headDim, t->q, keys, to);
+      else if (t->rows == 2) two_panels_2(t->headDim, t->q, t->padded, keys, to, t->scoreStride);
+      else two_panels_3(t->headDim, t->q, t->padded, keys, to, t->scoreStride);
+      index += several;
+      continue;
+    }
+#endif
+    if (panel->from == 0) score_panel(panel->keys, t->headDim, t->rows, t->q, t->padded, to, t->scoreStride);
+    else
+      for (int64_t i = 0; i < t->rows; i += TILE_ROWS) {
+        float part[TILE_ROWS * PANEL] __attribute__((aligned(64)));
+        int64_t count = least(TILE_ROWS, t->rows - i);
+        score_panel(panel->keys, t->headDim, count, t->q + i * t->padded, t->padded, part, PANEL);
+        for (int64_t row = 0; row < count; row++)
+          for (int lane = panel->from; lane < PANEL; lane++)
+            to[(i + row) * t->scoreStride + lane - panel->from] = part[row * PANEL + lane];
+      }
+    index++;
+  }
+}
+
+/* out[ROWS][VECTORS] = Σ over runs and their keys of weight · value, from column `at`. */
+INLINE void value_tile(const int ROWS, const int VECTORS, const AttentionTile *t, int64_t row, int64_t at) {
+  vec sum[ROWS][VECTORS];
+  UNROLL for (int i = 0; i < ROWS; i++) { UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = (vec){0}; }
+  const float *weights = t->scores + row * t->scoreStride;
+  for (int64_t r = 0; r < t->runs; r++) {
+    const float *values = t->run[r].values + at;
+    int64_t count = t->run[r].count;
+    for (int64_t p = 0; p < count; p++) {
+      vec value[VECTORS];
+      UNROLL for (int v = 0; v < VECTORS; v++) value[v] = load(values + p * t->padded + v * LANES);
+      UNROLL for (int i = 0; i < ROWS; i++) {
+        vec weight = splat(weights[i * t->scoreStride + p]);
+        UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] += weight * value[v];
+      }
+    }
+    weights += count;
+  }
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    UNROLL for (int v = 0; v < VECTORS; v++) store(t->out + (row + i) * t->padded + at + v * LANES, sum[i][v]);
+  }
+}
+
+typedef void (*ValueFunction)(const AttentionTile *, int64_t, int64_t);
+#define DEFINE_VALUES(N)                                                                                              \
+  static void values_##N(const AttentionTile *t, int64_t row, int64_t at) { value_tile(N, PANEL_VECTORS, t, row, at); }
+EACH_ROW_COUNT(DEFINE_VALUES)
+#define ENTRY_VALUES(N) values_##N,
+static const ValueFunction valuesOf[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_VALUES)};
+static void values_wide_1(const AttentionTile *t, int64_t row, int64_t at) {
+  value_tile(1, 4 * PANEL_VECTORS, t, row, at);
+}
+static void values_wide_2(const AttentionTile *t, int64_t row, int64_t at) {
+  value_tile(2, 2 * PANEL_VECTORS, t, row, at);
+}
+static void values_wide_3(const AttentionTile *t, int64_t row, int64_t at) {
+  value_tile(3, 2 * PANEL_VECTORS, t, row, at);
+}
+
+static void softmax_row(AttentionTile *t, int64_t i) {
+  float *scores = t->scores + i * t->scoreStride;
+  const int64_t visible = t->visible[i];
+  vec highest = splat(-__builtin_inff());
+  for (int64_t j = 0; j < visible; j += LANES)
+    highest = maximum(load_some(scores + j, visible - j, -__builtin_inff()), highest);
+  float peak = max_lanes(highest);
+  vec sums = {0};
+  int64_t j = 0;
+  for (; j < visible; j += LANES) {
+    vec e = exponential(load(scores + j) - peak); // a tile's rows are padded: reading past is reading padding
+    if (visible - j < LANES) e = choose(first_lanes(visible - j), e, (vec){0});
+    store(scores + j, e);
+    sums += e;
+  }
+  for (; j < t->length; j += LANES) store(scores + j, (vec){0});
+  float sum = sum_lanes(sums);
+  t->inverse[i] = 1.0f / sum;
+  t->logsumexp[i] = peak + (float)logarithm(sum);
+}
+
+static void attend(AttentionTile *t) {
+  score_tile(t);
+  for (int64_t i = 0; i < t->rows; i++) softmax_row(t, i);
+  for (int64_t i = 0; i < t->rows;) {
+    int64_t left = t->rows - i, count = next_rows(i, t->rows), at = 0;
+    if (left <= 3) {
+      int64_t wide = (left == 1 ? 4 : 2) * PANEL_PART;
+      for (; at + wide <= t->padded; at += wide)
+        (left == 1 ? values_wide_1 : left == 2 ? values_wide_2 : values_wide_3)(t, i, at);
+    }
+    for (; at < t->padded; at += PANEL_PART) valuesOf[count](t, i, at);
+    i += count;
+  }
+  for (int64_t i = 0; i < t->rows; i++)
+    for (int64_t j = 0; j < t->padded; j += LANES)
+      store(t->out + i * t->padded + j, load(t->out + i * t->padded + j) * t->inverse[i]);
+}
+
+// How many queries make a tile: enough to reuse the keys, few enough that scores stay in the second-level cache.
+enum { QUERY_ROWS = 48, SCORE_FLOATS = 1 << 16 };
+static int64_t tile_tokens(int64_t group, int64_t length) {
+  int64_t rows = least(QUERY_ROWS, SCORE_FLOATS / most(1, length));
+  return most(1, rows / group);
+}
+
+#define PLACE_IN(base, used, field, type, count)                                                                      \
+  do {                                                                                                                \
+    if (base) field = (type *)(base + used);                                                                          \
+    used = plus(used, round_up(times(count, (int64_t)sizeof(type)), 64));                                             \
+  } while (0)
+
+/* Bytes one thread needs for a tile; also lays the tile out when `base` is given. */
+static int64_t lay_out(AttentionTile *t, uint8_t *base, int64_t rows, int64_t headDim, int64_t length,
+                       int64_t panels, int64_t runs) {
+  int64_t padded = round_up(headDim, PANEL), stride = round_up(length, PANEL) + 2 * PANEL, used = 0;
+  PLACE_IN(base, used, t->q, float, times(rows, padded));
+  PLACE_IN(base, used, t->out, float, times(rows, padded));
+  PLACE_IN(base, used, t->logsumexp, float, rows);
+  PLACE_IN(base, used, t->inverse, float, rows);
+  PLACE_IN(base, used, t->visible, int32_t, rows);
+  PLACE_IN(base, used, t->scores, float, times(rows, stride));
+  PLACE_IN(base, used, t->panel, KeyPanel, panels);
+  PLACE_IN(base, used, t->run, ValueRun, runs);
+  if (base) {
+    t->headDim = headDim;
+    t->padded = padded;
+    t->scoreStride = stride;
+  }
+  return used;
+}
+
+INLINE void copy_scaled(float *to, const float *from, int64_t width, int64_t padded, float scale) {
+  for (int64_t j = 0; j < padded; j += LANES)
+    store(to + j, load_some(from + j, most(0, width - j), 0) * scale);
+}
+INLINE void copy_out(float *to, const float *from, int64_t width) {
+  for (int64_t j = 0; j < width; j += LANES) store_some(to + j, load(from + j), width - j);
+}
+
+// ---- Training: packed rows ----
+
+typedef struct {
+  int64_t start, length, prefixStart, prefixLength;
+} Row;
+
+typedef struct {
+  Context *context;
+  int64_t tokens, heads, kvHeads, headDim, rows, qStride, kStride, vStride;
+  int64_t group, padded, panels, longest, tileTokens, tileBytes;
+  float scale;
+  const float *q, *k, *v, *out, *dout, *logsumexp;
+  float *outWritten, *logsumexpWritten, *dq, *dk, *dv;
+  Row *row;
+  int64_t *chunkRow, *chunkFirst; // of each query tile: its row and its first token
+  int64_t tiles;
+  float *keyPanels, *valuePanels; // [kvHeads][panels][headDim][16]
+  float *keyRows, *valueRows;     // [kvHeads][panels * 16][padded]
+  int32_t *owner, *parent, *order, *componentStart;
+  int64_t components;
+  uint8_t *tile;
+} RowsJob;
+
+/* Reads the shape; the rows are checked when they are copied into the workspace. */
+static void take_rows(Call *call, RowsJob *job, const int32_t **lists) {
+  job->context = call->context;
+  job->tokens = take_size(call);
+  job->heads = take_size(call);
+  job->kvHeads = take_size(call);
+  job->headDim = take_size(call);
+  job->rows = take_size(call);
+  if (job->heads && (!job->kvHeads || job->heads % job->kvHeads)) fail(call, 2, BAD_SIZE);
+  job->qStride = take_stride(call, times(job->heads, job->headDim));
+  job->kStride = take_stride(call, times(job->kvHeads, job->headDim));
+  job->vStride = take_stride(call, times(job->kvHeads, job->headDim));
+  job->scale = take_float(call);
+  for (int i = 0; i < 4; i++) lists[i] = take_ints(call, job->rows);
+}
+
+/* Copies row `r`, or reports what is wrong with it. */
+static int copy_row(Call *call, RowsJob *job, const int32_t *const *lists, int64_t r, Row *row) {
+  row->start = lists[0][r];
+  row->length = lists[1][r];
+  row->prefixStart = lists[2][r];
+  row->prefixLength = lists[3][r];
+  if (row->start < 0 || row->start > job->tokens) fail_element(call, 9, r, (double)row->start);
+  else if (row->length < 0 || row->length > job->tokens - row->start)
+    fail_element(call, 10, r, (double)row->length);
+  else if (row->prefixLength < 0) fail_element(call, 12, r, (double)row->prefixLength);
+  else if (row->prefixLength && (row->prefixStart < 0 || row->prefixStart > job->tokens))
+    fail_element(call, 11, r, (double)row->prefixStart);
+  else if (row->prefixLength && row->prefixLength > job->tokens - row->prefixStart)
+    fail_element(call, 12, r, (double)row->prefixLength);
+  return call->error;
+}
+
+/* [token][heads·headDim] to panels of 16 tokens and to padded rows, for one (head, block of panels) a chunk. */
+enum { PACK_PANELS = 8 };
+static void pack_head(const float *from, int64_t stride, int64_t tokens, int64_t headDim, int64_t padded, int64_t head,
+                      int64_t panels, int64_t first, float *toPanels, float *toRows) {
+  for (int64_t panel = first; panel < least(panels, first + PACK_PANELS); panel++) {
+    int64_t token = panel * PANEL, count = least(PANEL, tokens - token);
+    if (toPanels) {
+      float *to = toPanels + (head * panels + panel) * headDim * PANEL;
+      for (int64_t lane = 0; lane < PANEL; lane++) {
+        const float *row = from + (token + lane) * stride + head * headDim;
+        if (lane < count)
+          for (int64_t d = 0; d < headDim; d++) to[d * PANEL + lane] = row[d];
+        else
+          for (int64_t d = 0; d < headDim; d++) to[d * PANEL + lane] = 0;
+      }
+    }
+    if (toRows) {
+      float *to = toRows + (head * panels + panel) * PANEL * padded;
+      for (int64_t lane = 0; lane < PANEL; lane++)
+        for (int64_t j = 0; j < padded; j += LANES)
+          store(to + lane * padded + j, load_some(from + (token + lane) * stride + head * headDim + j,
+                                                  lane < count ? most(0, headDim - j) : 0, 0));
+    }
+  }
+}
+static void pack_rows_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  RowsJob *job = data;
+  int64_t blocks = divide_up(job->panels, PACK_PANELS), head = chunk / blocks, first = chunk % blocks * PACK_PANELS;
+  pack_head(job->k, job->kStride, job->tokens, job->headDim, job->padded, head, job->panels, first, job->keyPanels,
+            job->keyRows);
+  pack_head(job->v, job->vStride, job->tokens, job->headDim, job->padded, head, job->panels, first, job->valuePanels,
+            job->valueRows);
+}
+
+/* Adds the panels that hold tokens [start, start + count), which stand at positions from `position` on. */
+static int64_t add_panels(AttentionTile *t, int64_t at, const float *panels, int64_t start, int64_t count,
+                          int64_t position) {
+  for (int64_t token = start; token < start + count;) {
+    int64_t lane = token % PANEL;
+    t->panel[at++] = (KeyPanel){panels + token / PANEL * PANEL * t->headDim, position + token - start, (int32_t)lane};
+    token += PANEL - lane;
+  }
+  return at;
+}
+
+static void attention_chunk(void *data, int64_t chunk, int thread) {
+  RowsJob *job = data;
+  // The longest tiles come last in a row; start with them, so that threads end together.
+  int64_t tile = job->tiles - 1 - chunk / job->kvHeads, head = chunk % job->kvHeads;
+  Row row = job->row[job->chunkRow[tile]];
+  int64_t first = job->chunkFirst[tile], tokens = least(job->tileTokens, row.length - first);
+  int64_t group = job->group, own = first + tokens;
+  AttentionTile t;
+  lay_out(&t, job->tile + thread * job->tileBytes, job->tileTokens * group, job->headDim, job->longest,
+          divide_up(job->longest, PANEL) + 4, 2);
+  t.rows = tokens * group;
+  t.length = row.prefixLength + own;
+  for (int64_t token = 0; token < tokens; token++)
+    for (int64_t h = 0; h < group; h++) {
+      copy_scaled(t.q + (token * group + h) * t.padded,
+                  job->q + (row.start + first + token) * job->qStride + (head * group + h) * job->headDim,
+                  job->headDim, t.padded, job->scale);
+      t.visible[token * group + h] = (int32_t)(row.prefixLength + first + token + 1);
+    }
+  const float *panels = job->keyPanels + head * job->panels * PANEL * job->headDim;
+  t.panels = add_panels(&t, 0, panels, row.prefixStart, row.prefixLength, 0);
+  t.panels = add_panels(&t, t.panels, panels, row.start, own, row.prefixLength);
+  const float *values = job->valueRows + head * job->panels * PANEL * job->padded;
+  t.run[0] = (ValueRun){values + row.prefixStart * job->padded, row.prefixLength};
+  t.run[1] = (ValueRun){values + row.start * job->padded, own};
+  t.runs = 2;
+  attend(&t);
+  for (int64_t token = 0; token < tokens; token++)
+    for (int64_t h = 0; h < group; h++) {
+      int64_t at = (row.start + first + token) * job->heads + head * group + h;
+      copy_out(job->outWritten + at * job->headDim, t.out + (token * group + h) * t.padded, job->headDim);
+      job->logsumexpWritten[at] = t.logsumexp[token * group + h];
+    }
+}
+
+static int64_t place_forward(RowsJob *job, uint8_t *base) {
+  int64_t used = 0, packed = times(times(job->kvHeads, job->panels), PANEL);
+  PLACE_IN(base, used, job->row, Row, job->rows);
+  PLACE_IN(base, used, job->chunkRow, int64_t, job->tiles);
+  PLACE_IN(base, used, job->chunkFirst, int64_t, job->tiles);
+  PLACE_IN(base, used, job->keyPanels, float, times(packed, job->headDim));
+  PLACE_IN(base, used, job->valueRows, float, times(packed, job->padded));
+  PLACE_IN(base, used, job->tile, uint8_t, times(job->tileBytes, job->context->threads));
+  return used;
+}
+
+/* Checks every row, and finds the longest. */
+static void survey_rows(Call *call, RowsJob *job, const int32_t *const *lists) {
+  job->longest = 1;
+  for (int64_t r = 0; r < job->rows; r++) {
+    Row row;
+    if (copy_row(call, job, lists, r, &row)) return;
+    if (row.length) job->longest = most(job->longest, row.length + row.prefixLength);
+  }
+  job->group = job->heads / job->kvHeads;
+  job->padded = round_up(job->headDim, PANEL);
+  job->panels = divide_up(job->tokens, PANEL);
+}
+
+static int32_t op_attention(Call *call) {
+  RowsJob job = {0};
+  const int32_t *lists[4];
+  take_rows(call, &job, lists);
+  int64_t width = times(job.heads, job.headDim), kvWidth = times(job.kvHeads, job.headDim);
+  job.q = take_floats(call, span(job.tokens, job.qStride, width));
+  job.k = take_floats(call, span(job.tokens, job.kStride, kvWidth));
+  job.v = take_floats(call, span(job.tokens, job.vStride, kvWidth));
+  job.outWritten = take_floats(call, times(job.tokens, width));
+  job.logsumexpWritten = take_floats(call, times(job.tokens, job.heads));
+  if (call->error || !job.heads || !job.headDim || !job.tokens) return call->error;
+  survey_rows(call, &job, lists);
+  if (call->error) return call->error;
+  job.tileTokens = tile_tokens(job.group, job.longest);
+  for (int64_t r = 0; r < job.rows; r++) job.tiles += divide_up(most(0, lists[1][r]), job.tileTokens);
+  if (!job.tiles) return 0;
+  job.tileBytes = lay_out(NULL, NULL, job.tileTokens * job.group, job.headDim, job.longest,
+                          divide_up(job.longest, PANEL) + 4, 2);
+  uint8_t *base = workspace(job.context, place_forward(&job, NULL));
+  if (!base) return WORKSPACE;
+  place_forward(&job, base);
+  int64_t tile = 0;
+  for (int64_t r = 0; r < job.rows; r++) {
+    if (copy_row(call, &job, lists, r, job.row + r)) return call->error;
+    for (int64_t first = 0; first < job.row[r].length; first += job.tileTokens, tile++)
+      job.chunkRow[tile] = r, job.chunkFirst[tile] = first;
+  }
+  parallel(job.context, job.kvHeads * divide_up(job.panels, PACK_PANELS), pack_rows_chunk, &job);
+  parallel(job.context, job.tiles * job.kvHeads, attention_chunk, &job);
+  return 0;
+}
+
+// ---- Backward ----
+// Rows joined by a shared prefix form a component. A chunk is one component and one K/V head: it alone adds to
+// the gradients of those keys and values, in the order of the rows. With P = exp(S − logsumexp) computed again:
+// dV += Pᵀ·dO, dS = P ∘ (dO·Vᵀ − Σ dO∘O), dQ = scale·dS·K, dK += scale·dSᵀ·Q.
+
+enum { BACKWARD_ROWS = 64, KEY_BLOCK = 256, BLOCK_STRIDE = KEY_BLOCK + PANEL };
+
+typedef struct {
+  float *q, *dout, *dq;             // [rows][padded]
+  float *weights, *slopes;          // [rows][BLOCK_STRIDE]
+  float *delta, *logsumexp;         // [rows]
+} BackwardTile;
+
+static int64_t lay_out_backward(BackwardTile *t, uint8_t *base, int64_t rows, int64_t padded) {
+  int64_t used = 0;
+  PLACE_IN(base, used, t->q, float, times(rows, padded));
+  PLACE_IN(base, used, t->dout, float, times(rows, padded));
+  PLACE_IN(base, used, t->dq, float, times(rows, padded));
+  PLACE_IN(base, used, t->weights, float, times(rows, BLOCK_STRIDE));
+  PLACE_IN(base, used, t->slopes, float, times(rows, BLOCK_STRIDE));
+  PLACE_IN(base, used, t->delta, float, rows);
+  PLACE_IN(base, used, t->logsumexp, float, rows);
+  return used;
+}
+
+/* to[columns][headDim] += Σ over rows of from[row][column] · b[row][headDim]. */
+static void add_transposed(const float *from, const float *b, int64_t rows, int64_t padded, int64_t headDim,
+                           int64_t columns, float *to, int64_t stride) {
+  for (int64_t j = 0; j < columns;) {
+    int64_t count = next_rows(j, columns);
+    for (int64_t d = 0; d < headDim; d += PANEL_PART) {
+      float *c = to + j * stride + d;
+      if (headDim - d >= PANEL_PART)
+        panelByColumn[count](rows, from + j, BLOCK_STRIDE, b + d, padded, c, stride, 0);
+      else
+        edge_tile(panelByColumn[count], count, headDim - d, PANEL_PART, rows, from + j, BLOCK_STRIDE, b + d, padded,
+                  c, stride, 0);
+    }
+    j += count;
+  }
+}
+
+/* The queries of a tile against tokens [start, end) of one K/V head; row i sees the first visible(i) of them. */
+static void backward_block(RowsJob *job, BackwardTile *t, int64_t head, int64_t rows, int64_t start, int64_t end,
+                           int64_t firstVisible) {
+  const int64_t headDim = job->headDim, padded = job->padded, group = job->group;
+  const int64_t firstPanel = start / PANEL, panels = divide_up(end, PANEL) - firstPanel, skip = start % PANEL;
+  for (int64_t p = 0; p < panels; p++) {
+    int64_t at = (head * job->panels + firstPanel + p) * headDim * PANEL;
+    score_panel(job->keyPanels + at, headDim, rows, t->q, padded, t->weights + p * PANEL, BLOCK_STRIDE);
+    score_panel(job->valuePanels + at, headDim, rows, t->dout, padded, t->slopes + p * PANEL, BLOCK_STRIDE);
+  }
+  for (int64_t i = 0; i < rows; i++) {
+    int64_t visible = skip + least(end - start, most(0, firstVisible + i / group));
+    float *weights = t->weights + i * BLOCK_STRIDE, *slopes = t->slopes + i * BLOCK_STRIDE;
+    for (int64_t j = 0; j < panels * PANEL; j += LANES) {
+      vec weight = exponential(load(weights + j) - t->logsumexp[i]);
+      veci seen = first_lanes(visible - j) & ~first_lanes(skip - j);
+      weight = choose(seen, weight, (vec){0});
+      store(weights + j, weight);
+      store(slopes + j, choose(seen, weight * (load(slopes + j) - t->delta[i]), (vec){0}));
+    }
+  }
+  const float *keys = job->keyRows + (head * job->panels + firstPanel) * PANEL * padded;
+  for (int64_t i = 0; i < rows;) {
+    int64_t count = next_rows(i, rows);
+    for (int64_t d = 0; d < padded; d += PANEL_PART)
+      panelByRow[count](panels * PANEL, t->slopes + i * BLOCK_STRIDE, BLOCK_STRIDE, keys + d, padded,
+                        t->dq + i * padded + d, padded, 0);
+    i += count;
+  }
+  add_transposed(t->weights + skip, t->dout, rows, padded, headDim, end - start,
+                 job->dv + start * job->vStride + head * headDim, job->vStride);
+  add_transposed(t->slopes + skip, t->q, rows, padded, headDim, end - start,
+                 job->dk + start * job->kStride + head * headDim, job->kStride);
+}
+
+static void backward_row(RowsJob *job, BackwardTile *t, Row row, int64_t head) {
+  const int64_t headDim = job->headDim, padded = job->padded, group = job->group;
+  for (int64_t first = 0; first < row.length; first += job->tileTokens) {
+    int64_t tokens = least(job->tileTokens, row.length - first), rows = tokens * group;
+    for (int64_t i = 0; i < rows; i++) {
+      int64_t token = row.start + first + i / group, h = head * group + i % group;
+      const float *dout = job->dout + (token * job->heads + h) * headDim;
+      const float *out = job->out + (token * job->heads + h) * headDim;
+      copy_scaled(t->q + i * padded, job->q + token * job->qStride + h * headDim, headDim, padded, job->scale);
+      copy_scaled(t->dout + i * padded, dout, headDim, padded, 1);
+      vec dots = {0};
+      for (int64_t j = 0; j < headDim; j += LANES)
+        dots += load_some(dout + j, headDim - j, 0) * load_some(out + j, headDim - j, 0);
+      t->delta[i] = sum_lanes(dots);
+      t->logsumexp[i] = job->logsumexp[token * job->heads + h];
+      for (int64_t j = 0; j < padded; j += LANES) store(t->dq + i * padded + j, (vec){0});
+    }
+    // Blocks end at multiples of PANEL, so that a panel is scored once.
+    int64_t prefixEnd = row.prefixStart + row.prefixLength, ownEnd = row.start + first + tokens;
+    for (int64_t start = row.prefixStart, end; row.prefixLength && start < prefixEnd; start = end) {
+      end = least(prefixEnd, start / PANEL * PANEL + KEY_BLOCK);
+      backward_block(job, t, head, rows, start, end, end - start);
+    }
+    for (int64_t start = row.start, end; start < ownEnd; start = end) {
+      end = least(ownEnd, start / PANEL * PANEL + KEY_BLOCK);
+      backward_block(job, t, head, rows, start, end, row.start + first + 1 - start);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+      int64_t token = row.start + first + i / group, h = head * group + i % group;
+      for (int64_t j = 0; j < headDim; j += LANES)
+        store_some(job->dq + token * job->qStride + h * headDim + j, load(t->dq + i * padded + j) * job->scale,
+                   headDim - j);
+    }
+  }
+}
+
+static void backward_chunk(void *data, int64_t chunk, int thread) {
+  RowsJob *job = data;
+  int64_t component = chunk / job->kvHeads, head = chunk % job->kvHeads;
+  BackwardTile t;
+  lay_out_backward(&t, job->tile + thread * job->tileBytes, job->tileTokens * job->group, job->padded);
+  for (int64_t i = job->componentStart[component]; i < job->componentStart[component + 1]; i++)
+    backward_row(job, &t, job->row[job->order[i]], head);
+}
+
+static int64_t place_backward(RowsJob *job, uint8_t *base) {
+  int64_t used = 0, packed = times(times(job->kvHeads, job->panels), PANEL);
+  PLACE_IN(base, used, job->row, Row, job->rows);
+  PLACE_IN(base, used, job->owner, int32_t, job->tokens);
+  PLACE_IN(base, used, job->parent, int32_t, job->rows);
+  PLACE_IN(base, used, job->order, int32_t, job->rows);
+  PLACE_IN(base, used, job->componentStart, int32_t, job->rows + 1);
+  PLACE_IN(base, used, job->keyPanels, float, times(packed, job->headDim));
+  PLACE_IN(base, used, job->valuePanels, float, times(packed, job->headDim));
+  PLACE_IN(base, used, job->keyRows, float, times(packed, job->padded));
+  PLACE_IN(base, used, job->tile, uint8_t, times(job->tileBytes, job->context->threads));
+  return used;
+}
+
+static int32_t root_of(int32_t *parent, int32_t row) {
+  while (parent[row] != row) row = parent[row] = parent[parent[row]];
+  return row;
+}
+static void claim_tokens(RowsJob *job, int32_t row, int64_t start, int64_t count) {
+  for (int64_t token = start; token < start + count; token++) {
+    if (job->owner[token] < 0) job->owner[token] = row;
+    int32_t a = root_of(job->parent, job->owner[token]), b = root_of(job->parent, row);
+    if (a != b) job->parent[most(a, b)] = (int32_t)least(a, b);
+  }
+}
+
+/* Groups rows that touch a common token; within a group they keep their order. */
+static void find_components(RowsJob *job) {
+  int32_t rows = (int32_t)job->rows;
+  for (int64_t token = 0; token < job->tokens; token++) job->owner[token] = -1;
+  for (int32_t r = 0; r < rows; r++) job->parent[r] = r;
+  for (int32_t r = 0; r < rows; r++) claim_tokens(job, r, job->row[r].start, job->row[r].length);
+  for (int32_t r = 0; r < rows; r++)
+    if (job->row[r].length) claim_tokens(job, r, job->row[r].prefixStart, job->row[r].prefixLength);
+  // A root is the first row of its group: number the groups by it, count, and place.
+  for (int32_t r = 0; r <= rows; r++) job->componentStart[r] = 0;
+  job->components = 0;
+  for (int32_t r = 0; r < rows; r++) {
+    int32_t root = root_of(job->parent, r);
+    job->order[r] = root == r ? (int32_t)job->components++ : job->order[root];
+  }
+  for (int32_t r = 0; r < rows; r++) job->componentStart[job->order[r] + 1]++;
+  for (int64_t c = 0; c < job->components; c++) job->componentStart[c + 1] += job->componentStart[c];
+  int32_t *component = job->parent; // the roots are no longer needed
+  for (int32_t r = 0; r < rows; r++) component[r] = job->order[r];
+  for (int64_t c = job->components; c > 0; c--) job->componentStart[c] = job->componentStart[c - 1];
+  if (job->components) job->componentStart[0] = 0;
+  for (int32_t r = 0; r < rows; r++) job->order[job->componentStart[component[r] + 1]++] = r;
+}
+
+static int32_t op_attentionBackward(Call *call) {
+  RowsJob job = {0};
+  const int32_t *lists[4];
+  take_rows(call, &job, lists);
+  int64_t width = times(job.heads, job.headDim), kvWidth = times(job.kvHeads, job.headDim);
+  int64_t qCount = span(job.tokens, job.qStride, width), kCount = span(job.tokens, job.kStride, kvWidth);
+  int64_t vCount = span(job.tokens, job.vStride, kvWidth);
+  job.q = take_floats(call, qCount);
+  job.k = take_floats(call, kCount);
+  job.v = take_floats(call, vCount);
+  job.out = take_floats(call, times(job.tokens, width));
+  job.logsumexp = take_floats(call, times(job.tokens, job.heads));
+  job.dout = take_floats(call, times(job.tokens, width));
+  job.dq = take_floats(call, qCount);
+  job.dk = take_floats(call, kCount);
+  job.dv = take_floats(call, vCount);
+  if (call->error || !job.heads || !job.headDim || !job.tokens) return call->error;
+  survey_rows(call, &job, lists);
+  if (call->error || !job.rows) return call->error;
+  job.tileTokens = most(1, BACKWARD_ROWS / job.group);
+  job.tileBytes = lay_out_backward(NULL, NULL, job.tileTokens * job.group, job.padded);
+  uint8_t *base = workspace(job.context, place_backward(&job, NULL));
+  if (!base) return WORKSPACE;
+  place_backward(&job, base);
+  for (int64_t r = 0; r < job.rows; r++)
+    if (copy_row(call, &job, lists, r, job.row + r)) return call->error;
+  find_components(&job);
+  parallel(job.context, job.kvHeads * divide_up(job.panels, PACK_PANELS), pack_rows_chunk, &job);
+  parallel(job.context, job.components * job.kvHeads, backward_chunk, &job);
+  return 0;
+}

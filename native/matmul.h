@@ -1,0 +1,399 @@
+// Matrix products on packed weights. A panel holds TILE_WIDTH output columns: [depth][TILE_WIDTH], zero-padded.
+// Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
+// tiling and threads cannot change its bits.
+
+enum { DEPTH_BLOCK = 256 };
+
+// One tile: c[ROWS][VECTORS] (+)= a[ROWS][depth] · b[depth][VECTORS]. a(i, p) is a[i * rowStep + p * depthStep].
+INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep, int64_t depthStep,
+                 const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
+  vec sum[ROWS][VECTORS];
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = fresh ? (vec){0} : load(c + i * cStep + v * LANES);
+  }
+  for (int64_t p = 0; p < depth; p++) {
+    vec row[VECTORS];
+    UNROLL for (int v = 0; v < VECTORS; v++) row[v] = load(b + p * bStep + v * LANES);
+    UNROLL for (int i = 0; i < ROWS; i++) {
+      vec factor = splat(a[i * rowStep + p * depthStep]);
+      UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] += factor * row[v];
+    }
+  }
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    UNROLL for (int v = 0; v < VECTORS; v++) store(c + i * cStep + v * LANES, sum[i][v]);
+  }
+}
+
+// The same for few rows over several panels at once: enough independent chains to hide the latency of one.
+INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, int64_t depth, const float *a,
+                      int64_t rowStep, const float *const *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
+  vec sum[ROWS][PANELS * VECTORS];
+  const float *panel[PANELS];
+  UNROLL for (int v = 0; v < PANELS; v++) panel[v] = b[v];
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    UNROLL for (int v = 0; v < PANELS * VECTORS; v++)
+      sum[i][v] = fresh ? (vec){0} : load(c + i * cStep + v * LANES);
+  }
+  for (int64_t p = 0; p < depth; p++) {
+    vec factor[ROWS];
+    UNROLL for (int i = 0; i < ROWS; i++) factor[i] = splat(a[i * rowStep + p]);
+    UNROLL for (int v = 0; v < PANELS * VECTORS; v++) {
+      vec row = load(panel[v / VECTORS] + p * bStep + (v % VECTORS) * LANES);
+      UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i] * row;
+    }
+  }
+  UNROLL for (int i = 0; i < ROWS; i++) {
+    UNROLL for (int v = 0; v < PANELS * VECTORS; v++) store(c + i * cStep + v * LANES, sum[i][v]);
+  }
+}
+
+#define EACH_ROW_COUNT_4(X) X(1) X(2) X(3) X(4)
+#if TILE_ROWS >= 6
+#define EACH_ROW_COUNT_6(X) EACH_ROW_COUNT_4(X) X(5) X(6)
+#else
+#define EACH_ROW_COUNT_6(X) EACH_ROW_COUNT_4(X)
+#endif
+#if TILE_ROWS >= 12
+#define EACH_ROW_COUNT(X) EACH_ROW_COUNT_6(X) X(7) X(8) X(9) X(10) X(11) X(12)
+#else
+#define EACH_ROW_COUNT(X) EACH_ROW_COUNT_6(X)
+#endif
+
+// Attention works on panels of 16: in one go, or in halves where a tile is narrower.
+#define PANEL 16
+#if TILE_WIDTH >= PANEL
+#define PANEL_VECTORS (PANEL / LANES)
+#else
+#define PANEL_VECTORS TILE_VECTORS
+#endif
+#define PANEL_PART (PANEL_VECTORS * LANES)
+
+typedef void (*TileFunction)(int64_t, const float *, int64_t, const float *, int64_t, float *, int64_t, int);
+typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const *, int64_t, float *, int64_t, int);
+
+// by_row_N: a is row-major (depthStep 1). by_column_N: a is depth-major (rowStep 1, `step` is the depth's).
+#define DEFINE_TILES(N)                                                                                               \
+  static void by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,        \
+                         int64_t cStep, int fresh) {                                                                  \
+    tile(N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                              \
+  }                                                                                                                   \
+  static void by_column_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,     \
+                            int64_t cStep, int fresh) {                                                               \
+    tile(N, TILE_VECTORS, depth, a, 1, step, b, bStep, c, cStep, fresh);                                              \
+  }
+EACH_ROW_COUNT(DEFINE_TILES)
+#if PANEL_VECTORS != TILE_VECTORS
+#define DEFINE_PANEL_TILES(N)                                                                                         \
+  static void panel_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
+                               int64_t cStep, int fresh) {                                                            \
+    tile(N, PANEL_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                             \
+  }                                                                                                                   \
+  static void panel_by_column_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep,         \
+                                  float *c, int64_t cStep, int fresh) {                                               \
+    tile(N, PANEL_VECTORS, depth, a, 1, step, b, bStep, c, cStep, fresh);                                             \
+  }
+EACH_ROW_COUNT(DEFINE_PANEL_TILES)
+#endif
+
+#define WIDE_PANELS 4
+static void wide_1(int64_t depth, const float *a, int64_t step, const float *const *b, int64_t bStep, float *c,
+                   int64_t cStep, int fresh) {
+  wide_tile(1, 4, TILE_VECTORS, depth, a, step, b, bStep, c, cStep, fresh);
+}
+static void wide_2(int64_t depth, const float *a, int64_t step, const float *const *b, int64_t bStep, float *c,
+                   int64_t cStep, int fresh) {
+  wide_tile(2, 2, TILE_VECTORS, depth, a, step, b, bStep, c, cStep, fresh);
+}
+static void wide_3(int64_t depth, const float *a, int64_t step, const float *const *b, int64_t bStep, float *c,
+                   int64_t cStep, int fresh) {
+  wide_tile(3, 2, TILE_VECTORS, depth, a, step, b, bStep, c, cStep, fresh);
+}
+
+#define ENTRY_BY_ROW(N) by_row_##N,
+#define ENTRY_BY_COLUMN(N) by_column_##N,
+static const TileFunction byRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_BY_ROW)};
+static const TileFunction byColumn[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_BY_COLUMN)};
+#if PANEL_VECTORS != TILE_VECTORS
+#define ENTRY_PANEL_BY_ROW(N) panel_by_row_##N,
+#define ENTRY_PANEL_BY_COLUMN(N) panel_by_column_##N,
+static const TileFunction panelByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_PANEL_BY_ROW)};
+static const TileFunction panelByColumn[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_PANEL_BY_COLUMN)};
+#else
+#define panelByRow byRow
+#define panelByColumn byColumn
+#endif
+
+/* A tile of which only `columns` of the `width` columns exist in c. */
+static void edge_tile(TileFunction function, int64_t rows, int64_t columns, int64_t width, int64_t depth,
+                      const float *a, int64_t step, const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
+  float part[TILE_ROWS * 32] __attribute__((aligned(64)));
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < width; j++) part[i * width + j] = fresh || j >= columns ? 0 : c[i * cStep + j];
+  function(depth, a, step, b, bStep, part, width, 0);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j++) c[i * cStep + j] = part[i * width + j];
+}
+
+INLINE int64_t packed_floats(int64_t n, int64_t k) {
+  return times(times(divide_up(n, TILE_WIDTH), TILE_WIDTH), k);
+}
+
+static int32_t op_packedBytes(Call *call) {
+  int64_t n = take_size(call), k = take_size(call);
+  if (call->error) return call->error;
+  call->context->arguments[DETAILS] = (double)most(64, times(4, packed_floats(n, k)));
+  return 0;
+}
+
+typedef struct {
+  const float *weight;
+  float *packed;
+  int64_t n, k, stride, step;
+  int transposed;
+} PackJob;
+
+static void pack_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  PackJob *job = data;
+  int64_t outputs = job->transposed ? job->k : job->n, depth = job->transposed ? job->n : job->k;
+  int64_t panels = divide_up(outputs, TILE_WIDTH);
+  for (int64_t panel = chunk * job->step; panel < least(panels, (chunk + 1) * job->step); panel++) {
+    float *to = job->packed + panel * depth * TILE_WIDTH;
+    int64_t first = panel * TILE_WIDTH, width = least(TILE_WIDTH, outputs - first);
+    if (job->transposed) {
+      for (int64_t p = 0; p < depth; p++) {
+        const float *from = job->weight + p * job->stride + first;
+        int64_t j = 0;
+        for (; j < width; j++) to[p * TILE_WIDTH + j] = from[j];
+        for (; j < TILE_WIDTH; j++) to[p * TILE_WIDTH + j] = 0;
+      }
+      continue;
+    }
+    for (int64_t block = 0; block < depth; block += 16) {
+      int64_t end = least(depth, block + 16);
+      for (int64_t j = 0; j < width; j++) {
+        const float *from = job->weight + (first + j) * job->stride;
+        for (int64_t p = block; p < end; p++) to[p * TILE_WIDTH + j] = from[p];
+      }
+      for (int64_t j = width; j < TILE_WIDTH; j++)
+        for (int64_t p = block; p < end; p++) to[p * TILE_WIDTH + j] = 0;
+    }
+  }
+}
+
+static int32_t op_pack(Call *call) {
+  PackJob job;
+  job.n = take_size(call);
+  job.k = take_size(call);
+  job.stride = take_stride(call, job.k);
+  job.transposed = take_flag(call);
+  int64_t outputs = job.transposed ? job.k : job.n, depth = job.transposed ? job.n : job.k;
+  job.weight = take_floats(call, span(job.n, job.stride, job.k));
+  job.packed = take_floats(call, packed_floats(outputs, depth));
+  if (call->error || !outputs || !depth) return call->error;
+  job.step = chunk_items(depth * TILE_WIDTH, 1 << 15);
+  parallel(call->context, divide_up(divide_up(outputs, TILE_WIDTH), job.step), pack_chunk, &job);
+  return 0;
+}
+
+typedef struct {
+  const float *x, *packed, *bias;
+  float *y;
+  int64_t m, n, k, xStride, yStride, rowStep, panelStep, panelChunks;
+  int accumulate;
+} MatmulJob;
+
+/* Rows [i, end) are cut into tiles as equal as can be: 32 rows by 6 are 6 6 5 5 5 5, never 6 6 6 6 6 2. */
+INLINE int64_t next_rows(int64_t i, int64_t end) {
+  int64_t left = end - i;
+  return divide_up(left, divide_up(left, TILE_ROWS));
+}
+
+static void matmul_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  MatmulJob *job = data;
+  const int64_t n = job->n, k = job->k, panels = divide_up(n, TILE_WIDTH);
+  const int64_t row = chunk / job->panelChunks * job->rowStep, rowEnd = least(job->m, row + job->rowStep);
+  const int64_t first = chunk % job->panelChunks * job->panelStep, last = least(panels, first + job->panelStep);
+  const int64_t column = first * TILE_WIDTH, columnEnd = least(n, last * TILE_WIDTH);
+  int fresh = !job->accumulate && !job->bias;
+  if (job->bias)
+    for (int64_t i = row; i < rowEnd; i++) {
+      float *y = job->y + i * job->yStride;
+      if (job->accumulate)
+        for (int64_t j = column; j < columnEnd; j++) y[j] += job->bias[j];
+      else
+        for (int64_t j = column; j < columnEnd; j++) y[j] = job->bias[j];
+    }
+  int64_t begin = 0;
+  do {
+    int64_t depth = least(DEPTH_BLOCK, k - begin);
+    for (int64_t panel = first; panel < last;) {
+      const float *b = job->packed + (panel * k + begin) * TILE_WIDTH;
+      int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+      if (wide > 1 && (panel + wide) * TILE_WIDTH <= n && panel + wide <= last) {
+        const float *several[WIDE_PANELS];
+        for (int64_t i = 0; i < wide; i++) several[i] = b + i * k * TILE_WIDTH;
+        WideFunction function = rows == 1 ? wide_1 : rows == 2 ? wide_2 : wide_3;
+        function(depth, job->x + row * job->xStride + begin, job->xStride, several, TILE_WIDTH,
+                 job->y + row * job->yStride + panel * TILE_WIDTH, job->yStride, fresh);
+        panel += wide;
+        continue;
+      }
+      int64_t width = least(TILE_WIDTH, n - panel * TILE_WIDTH);
+      for (int64_t i = row; i < rowEnd;) {
+        int64_t count = next_rows(i, rowEnd);
+        const float *x = job->x + i * job->xStride + begin;
+        float *y = job->y + i * job->yStride + panel * TILE_WIDTH;
+        if (width == TILE_WIDTH) byRow[count](depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride, fresh);
+        else
+          edge_tile(byRow[count], count, width, TILE_WIDTH, depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride,
+                    fresh);
+        i += count;
+      }
+      panel++;
+    }
+    fresh = 0;
+    begin += DEPTH_BLOCK;
+  } while (begin < k);
+}
+
+static int32_t op_matmul(Call *call) {
+  MatmulJob job;
+  job.m = take_size(call);
+  job.n = take_size(call);
+  job.k = take_size(call);
+  job.xStride = take_stride(call, job.k);
+  job.yStride = take_stride(call, job.n);
+  job.accumulate = take_flag(call);
+  job.x = take_floats(call, span(job.m, job.xStride, job.k));
+  job.packed = take_floats(call, packed_floats(job.n, job.k));
+  job.y = take_floats(call, span(job.m, job.yStride, job.n));
+  job.bias = take_optional(call, job.n);
+  if (call->error || !job.m || !job.n) return call->error;
+  int64_t panels = divide_up(job.n, TILE_WIDTH), threads = call->context->threads;
+  // Few rows: share out the panels. Many: blocks of rows, which stay in the second-level cache, by panels.
+  job.rowStep = least(job.m, 16 * TILE_ROWS);
+  if (job.m < 4 * TILE_ROWS * threads) job.rowStep = job.m;
+  int64_t rowChunks = divide_up(job.m, job.rowStep);
+  job.rowStep = round_up(divide_up(job.m, rowChunks), TILE_ROWS);
+  rowChunks = divide_up(job.m, job.rowStep);
+  int64_t perPanel = times(least(job.m, job.rowStep), most(1, job.k) * TILE_WIDTH);
+  job.panelStep = chunk_items(perPanel, 1 << 17);
+  if (threads > 1) job.panelStep = most(job.panelStep, divide_up(panels * rowChunks, 64 * threads));
+  else job.panelStep = panels;
+  if (job.panelStep < panels && job.m <= 3) job.panelStep = round_up(job.panelStep, WIDE_PANELS);
+  job.panelChunks = divide_up(panels, job.panelStep);
+  parallel(call->context, rowChunks * job.panelChunks, matmul_chunk, &job);
+  return 0;
+}
+
+typedef struct {
+  Context *context;
+  const float *dy, *x;
+  float *dw;
+  int64_t m, n, k, dyStride, xStride, dwStride, rowStep, panelStep, panelChunks;
+} GradientJob;
+
+// A chunk is a block of dw. Both factors are packed by blocks of DEPTH_BLOCK tokens into the thread's scratch.
+enum { GRADIENT_COLUMNS = 256, GRADIENT_ROWS = 96 };
+
+static void gradient_chunk(void *data, int64_t chunk, int thread) {
+  GradientJob *job = data;
+  float *packedX = scratch(job->context, thread), *packedY = packedX + DEPTH_BLOCK * GRADIENT_COLUMNS;
+  const int64_t row = chunk / job->panelChunks * job->rowStep, rowEnd = least(job->n, row + job->rowStep);
+  const int64_t column = chunk % job->panelChunks * job->panelStep * TILE_WIDTH;
+  const int64_t columnEnd = least(job->k, column + job->panelStep * TILE_WIDTH);
+  for (int64_t begin = 0; begin < job->m; begin += DEPTH_BLOCK) {
+    int64_t depth = least(DEPTH_BLOCK, job->m - begin);
+    for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
+      float *to = packedX + (first - column) * depth;
+      int64_t width = least(TILE_WIDTH, job->k - first);
+      for (int64_t p = 0; p < depth; p++) {
+        const float *from = job->x + (begin + p) * job->xStride + first;
+        if (width == TILE_WIDTH) {
+          UNROLL for (int v = 0; v < TILE_VECTORS; v++)
+            store(to + p * TILE_WIDTH + v * LANES, load(from + v * LANES));
+        } else
+          for (int64_t j = 0; j < TILE_WIDTH; j++) to[p * TILE_WIDTH + j] = j < width ? from[j] : 0;
+      }
+    }
+    for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
+      float *to = packedY + (i - row) * depth;
+      int64_t count = least(TILE_ROWS, rowEnd - i);
+      for (int64_t p = 0; p < depth; p++) {
+        const float *from = job->dy + (begin + p) * job->dyStride + i;
+        for (int64_t j = 0; j < count; j++) to[p * TILE_ROWS + j] = from[j];
+      }
+    }
+    for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
+      const float *b = packedX + (first - column) * depth;
+      int64_t width = least(TILE_WIDTH, job->k - first);
+      for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
+        const float *a = packedY + (i - row) * depth;
+        int64_t count = least(TILE_ROWS, rowEnd - i);
+        float *c = job->dw + i * job->dwStride + first;
+        if (width == TILE_WIDTH) byColumn[count](depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
+        else
+          edge_tile(byColumn[count], count, width, TILE_WIDTH, depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride,
+                    0);
+      }
+    }
+  }
+}
+
+static int32_t op_weightGradient(Call *call) {
+  GradientJob job = {call->context};
+  job.m = take_size(call);
+  job.n = take_size(call);
+  job.k = take_size(call);
+  job.dyStride = take_stride(call, job.n);
+  job.xStride = take_stride(call, job.k);
+  job.dwStride = take_stride(call, job.k);
+  job.dy = take_floats(call, span(job.m, job.dyStride, job.n));
+  job.x = take_floats(call, span(job.m, job.xStride, job.k));
+  job.dw = take_floats(call, span(job.n, job.dwStride, job.k));
+  if (call->error || !job.m || !job.n || !job.k) return call->error;
+  int64_t panels = divide_up(job.k, TILE_WIDTH), wanted = 4 * call->context->threads;
+  job.panelStep = least(panels, GRADIENT_COLUMNS / TILE_WIDTH);
+  job.rowStep = GRADIENT_ROWS / TILE_ROWS * TILE_ROWS;
+  while (divide_up(job.n, job.rowStep) * divide_up(panels, job.panelStep) < wanted) {
+    if (job.rowStep > 4 * TILE_ROWS) job.rowStep = round_up(job.rowStep / 2, TILE_ROWS);
+    else if (job.panelStep > 4) job.panelStep = divide_up(job.panelStep, 2);
+    else break;
+  }
+  job.panelChunks = divide_up(panels, job.panelStep);
+  parallel(call->context, divide_up(job.n, job.rowStep) * job.panelChunks, gradient_chunk, &job);
+  return 0;
+}
+
+static void bias_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  GradientJob *job = data;
+  int64_t end = least(job->n, (chunk + 1) * job->panelStep);
+  for (int64_t j = chunk * job->panelStep; j < end; j += 4 * LANES) {
+    vec sum[4];
+    for (int v = 0; v < 4; v++) sum[v] = load_some(job->dw + j + v * LANES, most(0, end - j - v * LANES), 0);
+    if (j + 4 * LANES <= end)
+      for (int64_t i = 0; i < job->m; i++)
+        UNROLL for (int v = 0; v < 4; v++) sum[v] += load(job->dy + i * job->dyStride + j + v * LANES);
+    else
+      for (int64_t i = 0; i < job->m; i++)
+        for (int v = 0; v < 4; v++)
+          sum[v] += load_some(job->dy + i * job->dyStride + j + v * LANES, most(0, end - j - v * LANES), 0);
+    for (int v = 0; v < 4; v++) store_some(job->dw + j + v * LANES, sum[v], most(0, end - j - v * LANES));
+  }
+}
+
+static int32_t op_biasGradient(Call *call) {
+  GradientJob job = {call->context};
+  job.m = take_size(call);
+  job.n = take_size(call);
+  job.dyStride = take_stride(call, job.n);
+  job.dy = take_floats(call, span(job.m, job.dyStride, job.n));
+  job.dw = take_floats(call, job.n);
+  if (call->error || !job.m || !job.n) return call->error;
+  job.panelStep = round_up(chunk_items(job.m, 1 << 16), 4 * LANES);
+  parallel(call->context, divide_up(job.n, job.panelStep), bias_chunk, &job);
+  return 0;
+}
