@@ -23,8 +23,11 @@ interface Option<V> {
   readonly check: (value: V) => string | undefined;
 }
 
-const option = <V>(value: V, check: Option<V>['check'], reason: string): Option<V> => ({
-  default: value,
+/** `option(8, …)` is an option of numbers, not of eights. */
+type Widened<V> = V extends number ? number : V extends boolean ? boolean : V;
+
+const option = <V>(value: V, check: Option<Widened<V>>['check'], reason: string): Option<Widened<V>> => ({
+  default: value as Widened<V>,
   reason,
   check,
 });

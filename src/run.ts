@@ -1,6 +1,8 @@
 import { existsSync } from 'node:fs';
+import { createChatFormat } from './chat/chat-format.ts';
 import type { ChatFormat } from './chat/format.ts';
-import { loadChatFormat } from './chat/load.ts';
+import { loadModelFiles } from './chat/model-files.ts';
+import { requireSelfTest } from './chat/self-test.ts';
 import type { Dataset } from './dataset/dataset.ts';
 import { createSampler, type Sampler, type SamplerState } from './dataset/sampler.ts';
 import { embedded } from './engine/embedded.ts';
@@ -82,7 +84,11 @@ export interface Run<T extends Task> {
 export async function openRun<T extends Task>(options: ResolvedOptions<T>): Promise<Run<T>> {
   const { signal, backend = embedded(), algorithm = grpo() } = options;
   const resumed = await openDirectory(options);
-  const { directory: model, format } = await openChatFormat(options.model, options);
+  const { directory: model, format } = await openChatFormat(options.model, {
+    trustPrompt: options.trustPrompt,
+    tools: options.agent.tools.length > 0,
+    signal,
+  });
   const opened: { close(): Promise<void> }[] = [];
   const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;
@@ -94,7 +100,13 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   };
   try {
     const trainer = await open(backend.openTrainer('policy', model));
-    checkAlgorithm(algorithm, { can: trainer.can, attemptsPerTask: options.attemptsPerTask });
+    checkAlgorithm(algorithm, {
+      can: trainer.can,
+      attemptsPerTask: options.attemptsPerTask,
+      tokensPerTrajectory: options.limits.tokensPerTrajectory,
+      rewardNames: options.rewards.map((reward) => reward.name),
+      temperature: options.sampling.temperature,
+    });
     const servers = await backend.openServers(model);
     opened.push(...servers);
     const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
@@ -109,14 +121,21 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   }
 }
 
+interface FormatOptions {
+  readonly trustPrompt?: boolean;
+  /** Also proves dialogues with tools. */
+  readonly tools?: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** A model's own files, by path or hub name, and its chat format, proven on ids before anything is sampled. */
 export async function openChatFormat(
   model: string,
-  { trustPrompt = false, signal }: { trustPrompt?: boolean; signal?: AbortSignal | undefined } = {},
+  { trustPrompt = false, tools = true, signal }: FormatOptions = {},
 ): Promise<{ directory: string; format: ChatFormat }> {
   const files = await loadModelFiles(model, signal ? { signal } : {});
   const format = createChatFormat({ ...files, trustPromptSpecialTokens: trustPrompt });
-  selfTest(format);
+  requireSelfTest(format, { tools });
   return { directory: files.directory, format };
 }
 
@@ -270,7 +289,10 @@ async function startRun<T extends Task>(
         seconds: seconds(),
         metrics,
         groups,
-        notices: [...(update?.notices ?? []), ...(at === 1 ? firstStepNotices(metrics) : [])],
+        notices: [
+          ...(update?.notices ?? []),
+          ...(at === 1 ? firstStepNotices(metrics, options.agent.tools.length > 0) : []),
+        ],
       };
       await appendMetrics(runDir, { step: at, seconds: report.seconds, metrics });
       sampler.update(groups.map((group) => ({ index: group.taskIndex, success: successOf(group) })));
@@ -344,8 +366,14 @@ function adamAt<T>({ optimizer, steps }: ResolvedOptions<T>, step: number) {
   return { learningRate: optimizer.learningRate * share, beta1, beta2, epsilon, weightDecay, clipNorm };
 }
 
-function firstStepNotices(metrics: Metrics): string[] {
+function firstStepNotices(metrics: Metrics, hasTools: boolean): string[] {
   const notices: string[] = [];
+  if (hasTools && metrics['tools/calls'] === 0) {
+    notices.push(
+      'In step 1 no trajectory called a tool, though the agent has some. A model that never calls cannot learn to: ' +
+        'look at a prompt with `rollcall preview`, show the call format in the prompt, or warm-start with `rollcall sft`.',
+    );
+  }
   if ((metrics['groups/without_spread'] ?? 0) === (metrics['groups/total'] ?? 0)) {
     notices.push(
       'In step 1 every group got the same reward for all its attempts, so nothing was learned. ' +

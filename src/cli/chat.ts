@@ -94,7 +94,7 @@ async function toolsOf(run: string, config: string | undefined): Promise<readonl
   const path = config ?? (await recordedRunFile(run));
   if (path === undefined) return [];
   const { agent: trained } = await loadRunFile(path);
-  return trained.tools ?? [];
+  return trained.tools;
 }
 
 async function recordedRunFile(run: string): Promise<string | undefined> {

@@ -5,9 +5,11 @@ import { gateway } from '../gateway/gateway.ts';
 import { limitsWithin, resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import { openChatFormat } from '../run.ts';
-import { trajectoryAdvantages } from '../training/advantages/advantage.ts';
+import type { Algorithm } from '../training/algorithm.ts';
 import { grpo } from '../training/algorithms.ts';
-import type { Scored } from '../types.ts';
+import { createBatch } from '../training/batch.ts';
+import { assignCredit } from '../training/credit.ts';
+import type { Group, Scored } from '../types.ts';
 import { LEGEND, printTrajectory } from './print-trajectory.ts';
 import { loadRunFile } from './run-file.ts';
 
@@ -29,7 +31,7 @@ export function registerPreview(program: Command): void {
 
 async function preview(config: string, { task, attempts }: PreviewFlags): Promise<void> {
   const options = resolveOptions(await loadRunFile(config));
-  const { directory, format } = await openChatFormat(options.model, options);
+  const { directory, format } = await openChatFormat(options.model, { trustPrompt: options.trustPrompt });
   const servers = await (options.backend ?? embedded()).openServers(directory);
   const server = gateway(servers);
   try {
@@ -49,10 +51,7 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
       stopOnAgentFailure: true,
     });
     const algorithm = options.algorithm ?? grpo();
-    const advantages = trajectoryAdvantages(
-      group!.attempts.map((attempt) => attempt.reward),
-      algorithm,
-    );
+    const advantages = advantagesOf(group!, algorithm);
     console.log(LEGEND);
     for (const [number, scored] of group!.attempts.entries()) {
       const { segments, ...trajectory } = scored.trajectory;
@@ -63,7 +62,7 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
       }));
       console.log(`\n${printTrajectory(stored, columns, (ids) => format.decode(ids))}`);
       console.log(
-        `  ${whatIsTrained(scored)}; ${algorithm.name} advantage ${advantages[number]?.toFixed(3) ?? 'none'}`,
+        `  ${whatIsTrained(scored)}; ${algorithm.name} advantage ${advantages.get(number)?.toFixed(3) ?? 'none'}`,
       );
     }
     const rewards = new Set(group!.attempts.map((attempt) => attempt.reward));
@@ -72,6 +71,21 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
   } finally {
     await server.close();
   }
+}
+
+/** Advantage of each attempt's last trained token, for estimators that need no critic or reference. */
+function advantagesOf(group: Group, algorithm: Algorithm): Map<number, number> {
+  if (algorithm.critic || algorithm.kl?.as === 'reward') return new Map();
+  const batch = createBatch([group], { step: 0, version: 0, algorithm });
+  const { advantages } = assignCredit(batch, algorithm, {
+    old: batch.sequences.map(({ positions }) => new Float64Array(positions.length)),
+  });
+  return new Map(
+    batch.sequences.map((sequence, at) => [
+      batch.trajectories[sequence.trajectory]!.attempt,
+      advantages[at]!.at(-1) ?? 0,
+    ]),
+  );
 }
 
 function whatIsTrained({ trajectory }: Scored): string {

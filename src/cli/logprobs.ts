@@ -1,0 +1,81 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { createTokenizer } from '../chat/tokenizer.ts';
+import { readJson } from '../engine/model/files.ts';
+import { openTrainer } from '../engine/trainer.ts';
+import { ConfigError } from '../errors.ts';
+
+interface LogprobsOptions {
+  readonly model: string;
+  readonly ids?: string;
+  readonly text?: string;
+  readonly temperature: string;
+  readonly json?: boolean;
+}
+
+export function registerLogprobs(program: Command): void {
+  program
+    .command('logprobs')
+    .description('log-probs and entropies of a text or of ids under a model, token by token')
+    .requiredOption('--model <directory>', 'a model folder')
+    .option('--ids <ids>', 'token ids, separated by commas')
+    .option('--text <text>', 'text, encoded by the model’s tokenizer without special tokens added')
+    .option('--temperature <number>', 'divides the logits', '1')
+    .option('--json', 'as JSON: {ids, logprobs, entropies}; nothing predicts the first token, so it has null')
+    .action(logprobs);
+}
+
+async function logprobs(options: LogprobsOptions): Promise<void> {
+  const temperature = Number(options.temperature);
+  if (!(temperature > 0))
+    throw new ConfigError(`--temperature ${options.temperature}: a positive number is needed`);
+  const encoding = readIds(options);
+  const ids = Int32Array.from(encoding.ids);
+  const targets = new Uint8Array(ids.length).fill(1);
+  targets[0] = 0;
+  const trainer = await openTrainer({ model: options.model, trainable: false });
+  try {
+    const scored = await trainer.score([{ ids, targets }], { temperature, outputs: ['logprob', 'entropy'] });
+    const logprobs = withoutFirst(scored.logprob![0]!);
+    const entropies = withoutFirst(scored.entropy![0]!);
+    if (options.json) console.log(JSON.stringify({ ids: [...ids], logprobs, entropies }));
+    else {
+      for (const [index, id] of ids.entries()) {
+        const numbers = [logprobs[index], entropies[index]].map((value) => value?.toFixed(4) ?? '–');
+        console.log(
+          [
+            String(id).padStart(8),
+            ...numbers.map((text) => text.padStart(10)),
+            encoding.tokens?.[index] ?? '',
+          ].join('  '),
+        );
+      }
+    }
+  } finally {
+    await trainer.close();
+  }
+}
+
+const withoutFirst = (values: Float32Array) =>
+  [...values].map((value, index) => (index === 0 ? null : value));
+
+function readIds({ model, ids, text }: LogprobsOptions): { ids: number[]; tokens?: string[] } {
+  if ((ids === undefined) === (text === undefined)) throw new ConfigError('give either --ids or --text');
+  if (ids !== undefined) {
+    const numbers = ids.split(',').map((part) => (part.trim() === '' ? Number.NaN : Number(part)));
+    const bad = numbers.findIndex((id) => !Number.isInteger(id) || id < 0);
+    if (bad >= 0) throw new ConfigError(`--ids: ${JSON.stringify(ids.split(',')[bad])} is not a token id`);
+    return { ids: numbers };
+  }
+  return encode(model, text!);
+}
+
+function encode(model: string, text: string): { ids: number[]; tokens: string[] } {
+  const read = (name: string) => readJson(join(model, name));
+  const config = existsSync(join(model, 'tokenizer_config.json')) ? read('tokenizer_config.json') : {};
+  const tokenizer = createTokenizer(read('tokenizer.json'), config);
+  const ids = tokenizer.encode(text);
+  if (ids.length === 0) throw new ConfigError('--text: it has no tokens');
+  return { ids: [...ids], tokens: [...ids].map((id) => JSON.stringify(tokenizer.decode(Int32Array.of(id)))) };
+}
