@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
-import { createChatFormat } from './chat/chat-format.ts';
 import type { ChatFormat } from './chat/format.ts';
-import { loadModelFiles } from './chat/model-files.ts';
+import { loadChatFormat } from './chat/model-files.ts';
+import { findModelFolder } from './chat/model-folder.ts';
 import { requireSelfTest } from './chat/self-test.ts';
 import type { Dataset } from './dataset/dataset.ts';
 import { createSampler, type Sampler, type SamplerState } from './dataset/sampler.ts';
@@ -133,10 +133,10 @@ export async function openChatFormat(
   model: string,
   { trustPrompt = false, tools = true, signal }: FormatOptions = {},
 ): Promise<{ directory: string; format: ChatFormat }> {
-  const files = await loadModelFiles(model, signal ? { signal } : {});
-  const format = createChatFormat({ ...files, trustPromptSpecialTokens: trustPrompt });
+  const directory = await findModelFolder(model, { weights: true, ...(signal ? { signal } : {}) });
+  const format = await loadChatFormat(directory, { trustPromptSpecialTokens: trustPrompt });
   requireSelfTest(format, { tools });
-  return { directory: files.directory, format };
+  return { directory, format };
 }
 
 interface Parts {

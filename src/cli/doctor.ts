@@ -4,7 +4,7 @@ import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
 import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import pc from 'picocolors';
-import { loadKernels } from '../engine/kernels/load.ts';
+import { openKernels } from '../engine/kernels/open.ts';
 
 const run = promisify(execFile);
 
@@ -91,7 +91,7 @@ async function checkCompiler(): Promise<Finding> {
 async function checkKernels(): Promise<Finding> {
   const said: string[] = [];
   try {
-    const kernels = await loadKernels({ log: (line) => said.push(line) });
+    const kernels = await openKernels({ log: (line) => said.push(line) });
     const found = kernels.description;
     await kernels.close();
     return { what: 'Kernels', found, state: 'good', ...(said.length > 0 ? { advice: said.join(' ') } : {}) };

@@ -6,7 +6,11 @@ type Register = (program: Command) => void;
 /** One file a command, loaded only when it is the one asked for: `rollcall --help` alone loads them all. */
 const COMMANDS: Record<string, () => Promise<Register>> = {
   data: async () => (await import('./data.ts')).registerData,
-  // quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
+  chat: async () => (await import('./chat.ts')).registerChat,
+  doctor: async () => (await import('./doctor.ts')).registerDoctor,
+  preview: async () => (await import('./preview.ts')).registerPreview,
+  show: async () => (await import('./show.ts')).registerShow,
+  train: async () => (await import('./train.ts')).registerTrain,
 };
 
 export async function main(argv: readonly string[]): Promise<void> {
