@@ -23,7 +23,11 @@ export function describeOptions<T>(options: ResolvedOptions<T>): object {
 
 function gitCommit(): string | null {
   try {
-    const options = { encoding: 'utf8' as const, timeout: 2000, stdio: ['ignore', 'pipe', 'ignore'] as ['ignore', 'pipe', 'ignore'] };
+    const options = {
+      encoding: 'utf8' as const,
+      timeout: 2000,
+      stdio: ['ignore', 'pipe', 'ignore'] as ['ignore', 'pipe', 'ignore'],
+    };
     return execFileSync('git', ['rev-parse', 'HEAD'], options).trim();
   } catch {
     return null;

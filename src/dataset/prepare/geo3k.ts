@@ -4,7 +4,7 @@ import { DatasetError } from '../../errors.ts';
 import type { Row } from '../source.ts';
 import { type Diagram, drawDiagram } from './draw-geometry.ts';
 import { findFiles, type Origin } from './find-files.ts';
-import { sayProblem } from './geometry-text.ts';
+import { isHiddenRelation, sayProblem } from './geometry-text.ts';
 import { type Preparation, type PreparedRow, prepareSplit, textOf } from './preparation.ts';
 import { unzip } from './unzip.ts';
 
@@ -152,7 +152,7 @@ async function* drawnProblems(folder: string): AsyncGenerator<Problem> {
     if (!diagram || !text) continue;
     yield {
       id: Number(id),
-      text: sayProblem(text.text_logic_forms),
+      text: sayProblem([...diagram.diagram_logic_forms.filter(isHiddenRelation), ...text.text_logic_forms]),
       answer: String(Number(answer.toFixed(4))),
       image: await drawDiagram(diagram),
     };

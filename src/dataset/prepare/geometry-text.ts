@@ -89,10 +89,24 @@ export function sayTerm(term: Term): string {
 
 /** A problem in sentences: what is given, then what to find. */
 export function sayProblem(forms: readonly string[]): string {
-  const sentences = forms.map((form) => sayTerm(parseTerm(form)));
-  const goals = sentences.filter((sentence) => sentence.startsWith('find '));
-  const givens = sentences.filter((sentence) => !sentence.startsWith('find '));
+  const terms = forms.map(parseTerm);
+  const goals = terms.filter((term) => term.name === 'Find').map(sayTerm);
+  const givens = terms.filter((term) => term.name !== 'Find').map(sayGiven);
   const given = givens.length > 0 ? `Given that ${givens.join(', ')}, ` : '';
   const text = `${given}${goals.join(' and ')}.`;
   return text[0]!.toUpperCase() + text.slice(1);
+}
+
+function sayGiven(term: Term): string {
+  if (!SHAPES.test(term.name)) return sayTerm(term);
+  const named = points(term);
+  const shape = term.name.toLowerCase();
+  return named === '$' || named === '' ? `the figure is a ${shape}` : `${named} is a ${shape}`;
+}
+
+/** Relations that a plain drawing does not show: right angles, parallels, equal lengths and angles. */
+export function isHiddenRelation(form: string): boolean {
+  const term = parseTerm(form);
+  if (term.name === 'Perpendicular' || term.name === 'Parallel') return true;
+  return term.name === 'Equals' && (term.of[1]?.of.length ?? 0) > 0;
 }

@@ -1,0 +1,38 @@
+import type { Command } from 'commander';
+import { KNOWN_OPTIONS } from '../options/known-options.ts';
+import { resolveRun } from '../options/resolve-run.ts';
+
+/** `rollcall options`: every option with its default; `--explain` adds the reason for it. */
+export function registerOptions(program: Command): void {
+  program
+    .command('options')
+    .description('every option with its default; with a YAML file or overrides, what they resolve to')
+    .argument('[words...]', 'a YAML file, and overrides such as limits.turns=4 or data.train_batch_size=256')
+    .option('--explain', 'why each default is what it is')
+    .action(async (words: string[], { explain }: { explain?: boolean }) => {
+      const { file, overrides } = splitWords(words);
+      const { options, given, notes, refused } = await resolveRun({ ...(file && { file }), overrides });
+      for (const [path, { reason }] of KNOWN_OPTIONS) {
+        const value = path
+          .split('.')
+          .reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], options);
+        const from = given.get(path);
+        const shown = typeof value === 'number' ? String(value) : JSON.stringify(value);
+        console.log(`${path} = ${shown}${from && from !== path ? `  (${from})` : ''}`);
+        if (explain) console.log(`    ${reason}`);
+      }
+      for (const note of notes) console.log(`# ${note}`);
+      for (const line of refused) console.log(`# refused: ${line}`);
+    });
+}
+
+/** A word with `=` or `~` is an override; the other, at most one, is the file. */
+export function splitWords(words: readonly string[]): {
+  readonly file?: string;
+  readonly overrides: string[];
+} {
+  const isOverride = (word: string) => /^[~+]|^[\w.@/-]+=/.test(word);
+  const [file, ...others] = words.filter((word) => !isOverride(word));
+  const overrides = words.filter((word) => isOverride(word) || others.includes(word));
+  return { ...(file !== undefined && { file }), overrides };
+}

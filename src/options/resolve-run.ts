@@ -1,0 +1,215 @@
+import { existsSync } from 'node:fs';
+import { ConfigError } from '../errors.ts';
+import { nearest } from '../lib/nearest.ts';
+import { interpolate } from './interpolate.ts';
+import { KNOWN_OPTIONS, nestOptions, wrongWith } from './known-options.ts';
+import { findMissing } from './missing.ts';
+import { type Override, parseOverride } from './overrides.ts';
+import type { DescribedRun } from './settings.ts';
+import { shown, type VerlRow } from './verl-row.ts';
+import { VERL_TABLE } from './verl-table.ts';
+import { type Leaf, readYamlLeaves } from './yaml-file.ts';
+
+/**
+ * The door: YAML, dotted overrides and verl's keys become our options, as data.
+ *
+ * Order: default < file < command line. In one place (one file, or one command line) the same option in both
+ * vocabularies is an error. Every value is checked here, with where it was given.
+ */
+export interface RunRequest {
+  /** A YAML file in either vocabulary, or both. */
+  readonly file?: string;
+  readonly overrides: readonly string[];
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  exists?(path: string): boolean;
+}
+
+export interface ResolvedRun {
+  readonly options: DescribedRun;
+  /** Our paths that somebody set, with the key it was given under. */
+  readonly given: ReadonlyMap<string, string>;
+  /** One line for each key that changes nothing here, and why. */
+  readonly notes: readonly string[];
+  /** What must exist outside for the run to start: files, servers, keys. */
+  readonly missing: readonly string[];
+  /** What this build cannot do; `train` does not start while there are any. */
+  readonly refused: readonly string[];
+}
+
+type Place = 'file' | 'command line';
+interface Given extends Leaf {
+  readonly place: Place;
+  /** Absent: our own vocabulary. */
+  readonly row?: VerlRow;
+}
+interface Entry {
+  readonly value: unknown;
+  readonly from: Given;
+}
+
+export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
+  const environment = request.environment ?? process.env;
+  const exists = request.exists ?? existsSync;
+  const overrides = request.overrides.map(parseOverride);
+  const file = request.file ? await readYamlLeaves(request.file, isWholeValue) : [];
+  const given = [
+    ...withoutUnset(interpolate(file, environment), overrides).map((leaf) => classify(leaf, 'file')),
+    ...lastOfEach(overrides).map((leaf) => classify(leaf, 'command line')),
+  ];
+  const notes: string[] = [];
+  const refused: string[] = [];
+  const entries = new Map<string, Entry>();
+  const option = (path: string) => {
+    const entry = entries.get(path);
+    return entry ? entry.value : KNOWN_OPTIONS.get(path)?.default;
+  };
+
+  const put = (path: string, value: unknown, from: Given) => {
+    const before = entries.get(path);
+    if (before && before.from.place !== from.place && before.from.place === 'command line') return;
+    if (before && before.from.place === from.place) refuseClash(path, before, value, from);
+    const wrong = wrongWith(path, value);
+    if (wrong) {
+      const meant = from.key === path ? '' : ` (our ${path})`;
+      throw new ConfigError(`${from.where}: ${from.key} is ${shown(value)}${meant}; ${wrong}`);
+    }
+    entries.set(path, { value, from });
+  };
+  const read = (from: Given, row: VerlRow) => {
+    const key = row.key.endsWith('.*') ? from.key.slice(row.key.length - 1) : from.key;
+    const reading = withPlace(from, () => row.read(from.value, { option, exists, key }));
+    if (reading.note) notes.push(reading.note);
+    if (reading.refuse) refused.push(reading.refuse);
+    for (const [path, value] of Object.entries(reading.set ?? {})) put(path, value, from);
+  };
+
+  for (const from of given) {
+    if (!from.row) put(from.key, from.value, from);
+    else if (!from.row.late) read(from, from.row);
+  }
+  for (const row of VERL_TABLE.filter(({ late }) => late)) {
+    for (const from of given) if (from.row === row) read(from, row);
+  }
+
+  const options = nestOptions(
+    new Map([...entries].map(([path, { value }]) => [path, value])),
+  ) as DescribedRun;
+  return {
+    options,
+    given: new Map([...entries].map(([path, { from }]) => [path, from.key])),
+    notes,
+    missing: findMissing(options, environment, exists),
+    refused,
+  };
+}
+
+/** Rows by key, and those that stand for everything below a key. */
+const ROWS = new Map(VERL_TABLE.map((row) => [row.key, row]));
+const SUBTREES = VERL_TABLE.filter((row) => row.key.endsWith('.*'))
+  .map((row) => ({ prefix: row.key.slice(0, -1), row }))
+  .sort((one, other) => other.prefix.length - one.prefix.length);
+
+export function rowOf(key: string): VerlRow | undefined {
+  return ROWS.get(key) ?? SUBTREES.find(({ prefix }) => key.startsWith(prefix))?.row;
+}
+
+/** A mapping that is a value, such as the arguments of a chat template, and not a group of options. */
+function isWholeValue(key: string): boolean {
+  const known = KNOWN_OPTIONS.get(key);
+  if (known) return true;
+  return (
+    ROWS.get(key)?.samples.some(
+      (sample) => typeof sample === 'object' && sample !== null && !Array.isArray(sample),
+    ) ?? false
+  );
+}
+
+function classify(leaf: Leaf, place: Place): Given {
+  const row = rowOf(leaf.key);
+  const isOurs = KNOWN_OPTIONS.has(leaf.key);
+  if (isOurs && !row) return { ...leaf, place };
+  if (row) return { ...leaf, place, row };
+  if (isGroup(leaf.key)) {
+    if (isEmptyGroup(leaf.value)) return { ...leaf, place, row: NOTHING };
+    throw new ConfigError(`${leaf.where}: ${leaf.key} is ${shown(leaf.value)}, but it is a group of options`);
+  }
+  const known = [...KNOWN_OPTIONS.keys(), ...ROWS.keys()];
+  const first = nearest(leaf.key, known);
+  const second = nearest(
+    leaf.key,
+    known.filter((name) => name !== first),
+  );
+  throw new ConfigError(
+    `${leaf.where}: unknown option ${leaf.key}; the nearest known ones are ${first} and ${second}`,
+  );
+}
+
+const isGroup = (key: string) =>
+  [...KNOWN_OPTIONS.keys(), ...ROWS.keys()].some((known) => known.startsWith(`${key}.`));
+const isEmptyGroup = (value: unknown) =>
+  value === null || (typeof value === 'object' && !Array.isArray(value) && Object.keys(value).length === 0);
+const NOTHING: VerlRow = {
+  key: '',
+  kind: 'elsewhere',
+  to: [],
+  values: '',
+  note: '',
+  seeds: [],
+  samples: [null, null],
+  beside: {},
+  late: false,
+  read: () => ({}),
+};
+
+/** On a command line the last word counts; `~name` says nothing itself. */
+function lastOfEach(overrides: readonly Override[]): Leaf[] {
+  const last = new Map<string, Leaf>();
+  for (const override of overrides) {
+    last.delete(override.key);
+    if (override.kind === 'set') {
+      last.set(override.key, { key: override.key, value: override.value, where: override.source });
+    }
+  }
+  return [...last.values()];
+}
+
+function withoutUnset(leaves: readonly Leaf[], overrides: readonly Override[]): Leaf[] {
+  const unset = overrides.filter((override) => override.kind === 'unset');
+  for (const { key, source } of unset) {
+    if (!KNOWN_OPTIONS.has(key) && !rowOf(key) && !isGroup(key)) {
+      throw new ConfigError(
+        `${source}: unknown option ${key}; did you mean ${nearest(key, [...KNOWN_OPTIONS.keys(), ...ROWS.keys()])}?`,
+      );
+    }
+  }
+  return leaves.filter(
+    (leaf) => !unset.some(({ key }) => leaf.key === key || leaf.key.startsWith(`${key}.`)),
+  );
+}
+
+function refuseClash(path: string, before: Entry, value: unknown, from: Given): void {
+  const one = before.from;
+  if (Boolean(one.row) !== Boolean(from.row)) {
+    throw new ConfigError(
+      `${from.where}: ${from.key} and ${one.key} (${one.where}) are the same option, ${path}, in two vocabularies; give one`,
+    );
+  }
+  if (one.key !== from.key && !from.row?.late && shown(before.value) !== shown(value)) {
+    throw new ConfigError(
+      `${from.where}: ${from.key} says ${path} is ${shown(value)}, but ${one.key} (${one.where}) says ${shown(before.value)}; give one`,
+    );
+  }
+}
+
+function withPlace<R>(from: Given, work: () => R): R {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof ConfigError)
+      throw new ConfigError(`${from.where}: ${error.message}`, { cause: error });
+    throw new ConfigError(
+      `${from.where}: ${from.key} is ${shown(from.value)}, which cannot be read: ${(error as Error).message}`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,272 @@
+import type { PlainOptions } from '../options.ts';
+import {
+  atLeast,
+  boolean,
+  maybe,
+  number,
+  oneOf,
+  record,
+  records,
+  type Setting,
+  setting,
+  share,
+  text,
+  texts,
+  wholeFrom,
+} from './setting.ts';
+
+/**
+ * What a run file written as data can say about the parts of a run: the model, the data, the algorithm, the agent and
+ * its tools, the rewards, the servers, where it is logged. A TypeScript run file passes values instead. The plain
+ * options (steps, limits, optimizer …) stand in src/options.ts.
+ */
+export const SETTINGS = {
+  model: setting(
+    '',
+    text,
+    'A folder in the Hugging Face layout, or a hub name. There is no sensible default.',
+  ),
+  runDir: setting(null as string | null, maybe(text), 'Absent: runs/PROJECT/EXPERIMENT.'),
+  project: setting('rollcall', text, 'Groups runs in a tracker.'),
+  experiment: setting('run', text, 'Names this run in a tracker.'),
+  epochs: setting(
+    null as number | null,
+    maybe(wholeFrom(1)),
+    'Passes over the tasks, instead of `steps`; known once the dataset is open.',
+  ),
+  tasks: {
+    files: setting<readonly string[]>([], texts, 'Parquet, JSONL, JSON or CSV, read one after another.'),
+    promptKey: setting('prompt', text, "verl's column."),
+    imageKey: setting('images', text, "verl's column."),
+    maxPromptTokens: setting(
+      null as number | null,
+      maybe(wholeFrom(1)),
+      'Counting costs a pass over the data; the context limit holds anyway.',
+    ),
+    tooLong: setting(
+      'error',
+      oneOf('error', 'filter', 'left', 'right', 'middle'),
+      'A prompt over the limit: to drop or cut data is a decision.',
+    ),
+    needToolsKwargs: setting(false, boolean, 'A row without tool arguments is an error.'),
+    limit: setting(null as number | null, maybe(wholeFrom(1)), 'Only the first so many rows.'),
+    skipBad: setting(false, boolean, 'Bad rows are passed over and counted; off, so that they are seen.'),
+  },
+  validation: {
+    files: setting<readonly string[]>([], texts, 'Held-out tasks; without them nothing is evaluated.'),
+  },
+  order: {
+    kind: setting(
+      'shuffle',
+      oneOf('shuffle', 'sequential', 'difficulty', 'easy-to-hard', 'zone'),
+      'Every epoch in another random order.',
+    ),
+    column: setting(null as string | null, maybe(text), 'For difficulty: the column of numbers.'),
+    hardFirst: setting(false, boolean, 'For difficulty: easy tasks first.'),
+    low: setting(0.1, share, 'For zone: below this success a task teaches little.'),
+    high: setting(0.9, share, 'For zone: above this success a task teaches little.'),
+  },
+  algorithm: {
+    name: setting(
+      'grpo',
+      oneOf(
+        'grpo',
+        'ppo',
+        'rloo',
+        'reinforce++',
+        'reinforce++-baseline',
+        'remax',
+        'gpg',
+        'opo',
+        'pass@k',
+        'gdpo',
+        'optimal-token-baseline',
+      ),
+      'Each attempt against its group; needs no critic.',
+    ),
+    normalizeByStd: setting(true, boolean, 'As in the GRPO paper; Dr. GRPO turns it off.'),
+    discount: setting(1, share, 'Tokens of a reply are one decision.'),
+    lambda: setting(1, share, "GAE's; 1 is the plain return."),
+    rewardWeights: setting<Readonly<Record<string, number>>>({}, record, 'For gdpo: weight of each reward.'),
+    loss: setting(
+      'clip',
+      oneOf('clip', 'gspo', 'gmpo', 'cispo', 'sapo', 'reinforce', 'clip-cov', 'kl-cov', 'dppo-tv', 'dppo-kl'),
+      "PPO's.",
+    ),
+    clipLow: setting(0.2, atLeast(0), "PPO's: a ratio may fall to 1 − low."),
+    clipHigh: setting(0.2, atLeast(0), "PPO's: a ratio may rise to 1 + high; DAPO takes 0.28."),
+    dualClip: setting(3, atLeast(0), 'Bounds the loss on negative advantages, as a ratio; 0 is off.'),
+    aggregation: setting(
+      'token-mean',
+      oneOf(
+        'token-mean',
+        'token-sum',
+        'sequence-mean-token-sum',
+        'sequence-mean-token-mean',
+        'sequence-mean-token-sum-norm',
+      ),
+      'Every token counts the same, however long its trajectory.',
+    ),
+    divisor: setting(
+      null as number | null,
+      maybe(atLeast(1)),
+      'For …-norm: absent is the tokens a trajectory may have.',
+    ),
+    entropyBonus: setting(0, number, 'Off: the groups keep exploration alive.'),
+    kl: {
+      as: setting(
+        'off',
+        oneOf('off', 'loss', 'reward'),
+        'A reference model costs memory and a forward pass.',
+      ),
+      estimator: setting('k3', oneOf('k1', 'k2', 'k3', 'abs', 'k1+', 'k3+'), 'Unbiased and never negative.'),
+      coefficient: setting(0.001, atLeast(0), "verl's."),
+      adaptive: setting(false, boolean, 'Moves the coefficient towards a target KL; only as reward.'),
+      target: setting(0.1, atLeast(0), 'For adaptive.'),
+      horizon: setting(10_000, atLeast(1), 'For adaptive: trajectories in which the coefficient may move.'),
+    },
+    old: setting(
+      'recompute',
+      oneOf('recompute', 'behaviour'),
+      'The trainer scores the batch itself; `behaviour` trusts the engine and saves a forward.',
+    ),
+    correction: {
+      weights: setting('off', oneOf('off', 'token', 'sequence'), 'Engine and trainer agree on one machine.'),
+      low: setting(0, atLeast(0), 'Weights below are dropped (IcePop); 0 is none.'),
+      high: setting(2, atLeast(0), 'Weights are cut here.'),
+      normalize: setting(false, boolean, 'Divide by the mean weight.'),
+      rejection: setting<readonly string[]>(
+        [],
+        texts,
+        'Statistics by which tokens or sequences are left out.',
+      ),
+      rejectionLow: setting(null as number | null, maybe(atLeast(0)), 'For rejection.'),
+      rejectionHigh: setting(null as number | null, maybe(atLeast(0)), 'For rejection.'),
+    },
+    dynamicSampling: {
+      enabled: setting(false, boolean, 'Costs more rollouts a step.'),
+      metric: setting('reward', text, 'A reward by name, or their sum.'),
+      maxRefills: setting(10, wholeFrom(0), 'Then the step goes on with what it has; 0 is no limit.'),
+    },
+    overlong: {
+      enabled: setting(false, boolean, 'Only where replies run into the limit.'),
+      bufferTokens: setting(512, wholeFrom(1), 'The penalty rises over the last so many tokens.'),
+      penalty: setting(1, atLeast(0), 'At the limit.'),
+      maxTokens: setting(
+        null as number | null,
+        maybe(wholeFrom(1)),
+        'Absent: the tokens a trajectory may have.',
+      ),
+    },
+    critic: {
+      clip: setting(0.5, atLeast(0), "verl's; 0 is off."),
+      warmupSteps: setting(0, wholeFrom(0), 'Steps in which only the critic learns.'),
+      learningRate: setting(1e-5, atLeast(0), 'A value head starts from nothing.'),
+      model: setting(null as string | null, maybe(text), 'Absent: starts from the policy.'),
+    },
+  },
+  agent: {
+    default: setting(
+      'tool_agent',
+      text,
+      'For rows without agent_name. Tools given and never callable would be an error.',
+    ),
+    file: setting(
+      null as string | null,
+      maybe(text),
+      'An agent-loop YAML: names, modules and their arguments.',
+    ),
+    module: setting(null as string | null, maybe(text), '`path.ts#export`, for all rows.'),
+    config: setting<Readonly<Record<string, unknown>>>({}, record, 'Arguments of the module.'),
+    stopOnToolSuccess: setting(false, boolean, 'Most tools are a step on the way.'),
+    stopOnCorrect: setting(false, boolean, 'The reward is not known to the model in use.'),
+    userTurns: setting(
+      null as number | null,
+      maybe(wholeFrom(1)),
+      'Answers of tools or users; `limits.turns` bounds it already.',
+    ),
+  },
+  tools: {
+    file: setting(null as string | null, maybe(text), "A tool YAML in verl's form."),
+    module: setting(null as string | null, maybe(text), 'A module whose exported tools are all offered.'),
+    names: setting(null as readonly string[] | null, maybe(texts), 'Absent: all.'),
+    list: setting<readonly unknown[]>(
+      [],
+      records,
+      'Tools by name, description and parameters, here and now.',
+    ),
+    charactersPerResult: setting(
+      null as number | null,
+      maybe(wholeFrom(1)),
+      'Tokens bound it (`limits.tokensPerToolResult`).',
+    ),
+    keep: setting(
+      'both ends',
+      oneOf('head', 'tail', 'both ends'),
+      'What stays of a result that is too long.',
+    ),
+  },
+  users: {
+    file: setting(null as string | null, maybe(text), "Simulated users: an interaction YAML in verl's form."),
+  },
+  chat: {
+    format: setting('auto', text, "How tool calls are written: the model's own."),
+    templateOptions: setting<Readonly<Record<string, unknown>>>({}, record, 'Given to the chat template.'),
+    template: setting(null as string | null, maybe(text), "A Jinja file instead of the model's own."),
+  },
+  rewards: {
+    module: setting(null as string | null, maybe(text), 'Absent: the ready reward of the data source.'),
+    name: setting('compute_score', text, 'Export of the module.'),
+    config: setting<Readonly<Record<string, unknown>>>({}, record, 'Arguments of the reward.'),
+    concurrency: setting(8, wholeFrom(1), 'Rewards at the same time.'),
+    timeoutSeconds: setting(30, atLeast(0), 'A hung reward fails the attempt, not the run.'),
+    shaping: {
+      enabled: setting(false, boolean, 'A shaped reward is another task; say so.'),
+      toolCallSuccess: setting(0.1, number, 'Added once if a call succeeded.'),
+      validReasoning: setting(0.05, number, 'Added once if the reasoning is valid.'),
+      invalidToolCall: setting(-0.1, number, 'Added for each call that could not be run.'),
+      maxTurnsExceeded: setting(-0.5, number, 'Added if the turns ran out.'),
+      redundantToolCall: setting(-0.05, number, 'Added for each call made before with the same arguments.'),
+      toolFormat: setting(0, number, 'Added once if every call was well formed.'),
+    },
+  },
+  servers: {
+    engine: setting('embedded', oneOf('embedded', 'sglang', 'vllm'), 'Runs without anything else.'),
+    mode: setting(
+      'standalone',
+      oneOf('standalone', 'server'),
+      'standalone: servers are started here. server: they are running, at `urls`.',
+    ),
+    urls: setting<readonly string[]>([], texts, 'For mode server.'),
+    portStart: setting(30_000, wholeFrom(1), "SGLang's; each further server takes the next port."),
+    replicas: setting(1, wholeFrom(1), 'Servers to start.'),
+    tensorParallel: setting(1, wholeFrom(1), 'GPUs of one server.'),
+    memoryShare: setting(0.5, share, 'Of GPU memory, for the engine.'),
+    logLevel: setting('warning', oneOf('debug', 'info', 'warning', 'error'), 'Of the servers started here.'),
+    timeoutSeconds: setting(60, atLeast(1), 'For a request to a server to be answered at all.'),
+    retries: setting(3, wholeFrom(0), 'Elsewhere, with the same ids.'),
+    startSeconds: setting(300, atLeast(1), 'Loading a large model takes minutes.'),
+    secondsPerTurn: setting(
+      null as number | null,
+      maybe(atLeast(0)),
+      '`limits.secondsPerTrajectory` bounds it already.',
+    ),
+  },
+  loggers: setting<readonly string[]>(['console'], texts, 'metrics.jsonl is always written.'),
+  trace: {
+    backend: setting(
+      null as string | null,
+      maybe(oneOf('mlflow', 'weave')),
+      'Traces always go to the run directory.',
+    ),
+    text: setting(false, boolean, 'Token ids alone are smaller.'),
+    samplesPerStep: setting(null as number | null, maybe(wholeFrom(0)), 'Absent: all.'),
+  },
+} as const;
+
+type Values<Table> = {
+  readonly [K in keyof Table]: Table[K] extends Setting<infer V> ? V : Values<Table[K]>;
+};
+
+/** A run as data: the plain options and the settings of its parts, all of them set. */
+export type DescribedRun = PlainOptions & Values<typeof SETTINGS>;

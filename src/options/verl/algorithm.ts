@@ -1,0 +1,130 @@
+import { ConfigError } from '../../errors.ts';
+import { means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
+import { KL_ESTIMATORS } from './words.ts';
+
+const ALGORITHMS = {
+  grpo: 'grpo',
+  gae: 'ppo',
+  rloo: 'rloo',
+  reinforce_plus_plus: 'reinforce++',
+  reinforce_plus_plus_baseline: 'reinforce++-baseline',
+  remax: 'remax',
+  gpg: 'gpg',
+  opo: 'opo',
+  grpo_passk: 'pass@k',
+  gdpo: 'gdpo',
+  optimal_token_baseline: 'optimal-token-baseline',
+  grpo_vectorized: 'grpo',
+  rloo_vectorized: 'rloo',
+  tir_optimal_token_baseline: 'optimal-token-baseline',
+};
+const bounds = (value: unknown): { low: number; high: number } => {
+  const [first, second] = String(value).split('_').map(Number);
+  if (first === undefined || Number.isNaN(first) || typeof value === 'boolean') {
+    throw new ConfigError(
+      `a threshold is a number such as 2.0, or two such as "0.5_5.0", not ${shown(value)}`,
+    );
+  }
+  return second === undefined ? { low: 0, high: first } : { low: first, high: second };
+};
+
+/** A key of the KL in the reward means nothing where the KL is not in the reward. */
+function ofRewardKl(row: VerlRow): VerlRow {
+  return {
+    ...row,
+    late: true,
+    beside: { 'algorithm.use_kl_in_reward': true },
+    note: 'of the KL in the reward',
+    read: (value, context) =>
+      context.option('algorithm.kl.as') === 'reward'
+        ? row.read(value, context)
+        : { note: `${row.key}=${shown(value)}: not used: the KL is not in the reward` },
+  };
+}
+
+export const ALGORITHM_KEYS: readonly VerlRow[] = [
+  word('algorithm.adv_estimator', 'algorithm.name', ALGORITHMS, {
+    seeds: '000 004',
+    note: 'gae is PPO with a critic',
+  }),
+  same('algorithm.gamma', 'algorithm.discount', [1, 0.99]),
+  same('algorithm.lam', 'algorithm.lambda', [1, 0.95]),
+  same('algorithm.norm_adv_by_std_in_grpo', 'algorithm.normalizeByStd', [true, false]),
+  means(
+    'algorithm.use_kl_in_reward',
+    'algorithm.kl.as',
+    [true, false],
+    (on: boolean, { option }) => ({ 'algorithm.kl.as': on ? 'reward' : option('algorithm.kl.as') }),
+    { late: true },
+  ),
+  ofRewardKl(word('algorithm.kl_penalty', 'algorithm.kl.estimator', KL_ESTIMATORS)),
+  ofRewardKl(same('algorithm.kl_ctrl.kl_coef', 'algorithm.kl.coefficient', [0.001, 0.01])),
+  ofRewardKl(word('algorithm.kl_ctrl.type', 'algorithm.kl.adaptive', { fixed: false, adaptive: true })),
+  ofRewardKl(same('algorithm.kl_ctrl.target_kl', 'algorithm.kl.target', [0.1, 0.2])),
+  ofRewardKl(same('algorithm.kl_ctrl.horizon', 'algorithm.kl.horizon', [10000, 500])),
+  same('algorithm.filter_groups.enable', 'algorithm.dynamicSampling.enabled', [true, false], {
+    note: "DAPO's dynamic sampling",
+  }),
+  means(
+    'algorithm.filter_groups.metric',
+    'algorithm.dynamicSampling.metric',
+    ['acc', 'score'],
+    (metric: string | null) => ({
+      'algorithm.dynamicSampling.metric':
+        metric === null || /^(score|seq_reward|seq_final_reward)$/.test(metric) ? 'reward' : metric,
+    }),
+    { values: 'score, seq_reward, seq_final_reward, or the name of a reward' },
+  ),
+  same('algorithm.filter_groups.max_num_gen_batches', 'algorithm.dynamicSampling.maxRefills', [10, 0]),
+  notYet('algorithm.filter_groups.max_inflight_gen_batches', 1, 2, 'refilling while a round still runs'),
+  same('algorithm.gdpo_reward_weights', 'algorithm.rewardWeights', [{ a: 1 }, { a: 2 }], {
+    values: 'a mapping',
+  }),
+  word('algorithm.rollout_correction.rollout_is', 'algorithm.correction.weights', {
+    null: 'off',
+    token: 'token',
+    sequence: 'sequence',
+  }),
+  means(
+    'algorithm.rollout_correction.rollout_is_threshold',
+    ['algorithm.correction.low', 'algorithm.correction.high'],
+    [2, '0.5_5.0'],
+    (value) => ({
+      'algorithm.correction.low': bounds(value).low,
+      'algorithm.correction.high': bounds(value).high,
+    }),
+  ),
+  same('algorithm.rollout_correction.rollout_is_batch_normalize', 'algorithm.correction.normalize', [
+    true,
+    false,
+  ]),
+  means(
+    'algorithm.rollout_correction.rollout_rs',
+    'algorithm.correction.rejection',
+    [null, 'token_k1'],
+    (value: string | null) => ({
+      'algorithm.correction.rejection': value === null ? [] : value.split(',').map((name) => name.trim()),
+    }),
+    { values: 'null, or a comma list of token_k1 … seq_max_k3' },
+  ),
+  means(
+    'algorithm.rollout_correction.rollout_rs_threshold',
+    ['algorithm.correction.rejectionLow', 'algorithm.correction.rejectionHigh'],
+    [2, '0.5_2.0'],
+    (value: unknown) => ({
+      'algorithm.correction.rejectionLow':
+        value === null ? null : bounds(value).low || 1 / bounds(value).high,
+      'algorithm.correction.rejectionHigh': value === null ? null : bounds(value).high,
+    }),
+  ),
+  means('algorithm.rollout_correction.bypass_mode', 'algorithm.old', [true, false], (bypass: boolean) => ({
+    'algorithm.old': bypass ? 'behaviour' : 'recompute',
+  })),
+  notYet(
+    'algorithm.rollout_correction.loss_type',
+    'ppo_clip',
+    'reinforce',
+    'another loss in bypass mode: set actor_rollout_ref.actor.policy_loss.loss_mode',
+  ),
+  notYet('algorithm.use_pf_ppo', false, true, 'reweighting by score (PF-PPO)'),
+];
