@@ -88,14 +88,14 @@ static void score_tile(AttentionTile *t) {
 
 /* out[ROWS][VECTORS] = Σ over runs and their keys of weight · value, from column `at`. */
 INLINE void value_tile(const int ROWS, const int VECTORS, const AttentionTile *t, int64_t row, int64_t at) {
-  vec sum[ROWS][VECTORS];
+  vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) { UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = (vec){0}; }
   const float *weights = t->scores + row * t->scoreStride;
   for (int64_t r = 0; r < t->runs; r++) {
     const float *values = t->run[r].values + at;
     int64_t count = t->run[r].count;
     for (int64_t p = 0; p < count; p++) {
-      vec value[VECTORS];
+      vec value[MOST_VECTORS];
       UNROLL for (int v = 0; v < VECTORS; v++) value[v] = load(values + p * t->padded + v * LANES);
       UNROLL for (int i = 0; i < ROWS; i++) {
         vec weight = splat(weights[i * t->scoreStride + p]);

@@ -4,15 +4,18 @@
 
 enum { DEPTH_BLOCK = 256 };
 
+// Constants, for arrays whose used part the always-inlined tiles keep in registers.
+enum { MOST_ROWS = TILE_ROWS, MOST_VECTORS = 4 * TILE_VECTORS, MOST_PANELS = 4 };
+
 // One tile: c[ROWS][VECTORS] (+)= a[ROWS][depth] · b[depth][VECTORS]. a(i, p) is a[i * rowStep + p * depthStep].
 INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep, int64_t depthStep,
                  const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
-  vec sum[ROWS][VECTORS];
+  vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) {
     UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = fresh ? (vec){0} : load(c + i * cStep + v * LANES);
   }
   for (int64_t p = 0; p < depth; p++) {
-    vec row[VECTORS];
+    vec row[MOST_VECTORS];
     UNROLL for (int v = 0; v < VECTORS; v++) row[v] = load(b + p * bStep + v * LANES);
     UNROLL for (int i = 0; i < ROWS; i++) {
       vec factor = splat(a[i * rowStep + p * depthStep]);
@@ -27,15 +30,15 @@ INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *
 // The same for few rows over several panels at once: enough independent chains to hide the latency of one.
 INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, int64_t depth, const float *a,
                       int64_t rowStep, const float *const *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
-  vec sum[ROWS][PANELS * VECTORS];
-  const float *panel[PANELS];
+  vec sum[MOST_ROWS][MOST_VECTORS];
+  const float *panel[MOST_PANELS];
   UNROLL for (int v = 0; v < PANELS; v++) panel[v] = b[v];
   UNROLL for (int i = 0; i < ROWS; i++) {
     UNROLL for (int v = 0; v < PANELS * VECTORS; v++)
       sum[i][v] = fresh ? (vec){0} : load(c + i * cStep + v * LANES);
   }
   for (int64_t p = 0; p < depth; p++) {
-    vec factor[ROWS];
+    vec factor[MOST_ROWS];
     UNROLL for (int i = 0; i < ROWS; i++) factor[i] = splat(a[i * rowStep + p]);
     UNROLL for (int v = 0; v < PANELS * VECTORS; v++) {
       vec row = load(panel[v / VECTORS] + p * bStep + (v % VECTORS) * LANES);
