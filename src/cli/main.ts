@@ -9,6 +9,8 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   options: async () => (await import('./options.ts')).registerOptions,
   chat: async () => (await import('./chat.ts')).registerChat,
   doctor: async () => (await import('./doctor.ts')).registerDoctor,
+  logprobs: async () => (await import('./logprobs.ts')).registerLogprobs,
+  model: async () => (await import('./model.ts')).registerModel,
   preview: async () => (await import('./preview.ts')).registerPreview,
   show: async () => (await import('./show.ts')).registerShow,
   train: async () => (await import('./train.ts')).registerTrain,

@@ -119,14 +119,30 @@ export function readWeights(
   config: ModelConfig,
   target: (spec: WeightSpec) => Float32Array,
 ): void {
-  const files = weightFiles(directory).map((path) => new SafetensorsFile(path));
-  try {
-    const specs = weightSpecs(config);
-    const places = locate(files, specs, config, directory);
-    for (const spec of specs) {
+  withWeightFiles(directory, config, (places) => {
+    for (const spec of weightSpecs(config)) {
       const { file, entry } = places.get(spec.name)!;
       file.read(entry, target(spec));
     }
+  });
+}
+
+/** The precisions a folder's weights are stored in; names and shapes are checked, nothing else is read. */
+export function readWeightPrecisions(directory: string, config: ModelConfig): string[] {
+  return withWeightFiles(directory, config, (places) => [
+    ...new Set([...places.values()].map(({ entry }) => entry.dtype)),
+  ]);
+}
+
+function withWeightFiles<T>(
+  directory: string,
+  config: ModelConfig,
+  use: (places: ReadonlyMap<string, Place>) => T,
+): T {
+  const files: SafetensorsFile[] = [];
+  try {
+    for (const path of weightFiles(directory)) files.push(new SafetensorsFile(path));
+    return use(locate(files, weightSpecs(config), config, directory));
   } finally {
     for (const file of files) file.close();
   }

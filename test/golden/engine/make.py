@@ -5,7 +5,7 @@
 Writes a model folder (saved by transformers), golden.json (rows, output gradients, outputs, loss) and the gradient of
 every parameter and its value after one clipped AdamW step, as float32 safetensors. With --lora, an adapter by PEFT.
 """
-import argparse, json, os, random
+import argparse, copy, json, os, random
 import numpy as np, torch, transformers
 from safetensors.torch import save_file
 
@@ -43,13 +43,14 @@ with torch.no_grad():
         if name.endswith("bias"): value.normal_(0, 0.3)
         elif "norm" in name: value.normal_(1, 0.2)
         else: value.normal_(0, value.shape[1] ** -0.5)
+# Only parameters are rounded: a cast of the model would round its rotary frequencies too.
 stored = getattr(torch, a.precision)
-model = model.to(stored)
+with torch.no_grad():
+    for value in model.parameters(): value.copy_(value.to(stored))
 os.makedirs(a.out, exist_ok=True)
-model.save_pretrained(a.out, **({"max_shard_size": "12KB"} if a.shards else {}))
+copy.deepcopy(model).to(stored).save_pretrained(a.out, **({"max_shard_size": "12KB"} if a.shards else {}))
 for extra in ["generation_config.json"]:
     if os.path.exists(f"{a.out}/{extra}"): os.remove(f"{a.out}/{extra}")
-model = model.double()
 save = lambda name, tensors: save_file({k: v.detach().to(torch.float32).contiguous() for k, v in tensors.items()}, f"{a.out}/{name}")
 
 value_head = None
@@ -64,8 +65,8 @@ if a.lora:
     with torch.no_grad():
         for name, value in model.named_parameters():
             if "lora_" in name: value.copy_(torch.randn(value.shape, dtype=torch.float32).double() * 0.3)
-    model.save_pretrained(f"{a.out}/adapter")
     model = model.double()
+    copy.deepcopy(model).float().save_pretrained(f"{a.out}/adapter")
     if os.path.exists(f"{a.out}/adapter/README.md"): os.remove(f"{a.out}/adapter/README.md")
 
 temperature = 0.7
@@ -89,7 +90,7 @@ trained = {k: v for k, v in model.named_parameters() if v.requires_grad}
 if value_head: trained.update(value_head)
 grads = {k: v.grad if v.grad is not None else torch.zeros_like(v) for k, v in trained.items()}
 save("gradient.safetensors", {k.replace(".default", ""): v for k, v in grads.items()})
-adam = dict(lr=0.01, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+adam = dict(lr=0.01, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
 norm = torch.nn.utils.clip_grad_norm_(trained.values(), 1.0)
 torch.optim.AdamW(trained.values(), **adam).step()
 save("after.safetensors", {k.replace(".default", ""): v for k, v in trained.items()})
