@@ -18,7 +18,7 @@ import {
  */
 export type Split = 'train' | 'validation' | 'test' | 'unseen';
 
-export interface Problem {
+export type Problem = {
   readonly question: string;
   readonly answer: number;
   readonly family: string;
@@ -27,7 +27,7 @@ export interface Problem {
   readonly wordings: readonly [number, number, number];
   /** The number of the sentence that plays no part, if there is one. */
   readonly distractor?: number;
-}
+};
 
 type Ranges = Readonly<Record<Parameters<Draw>[0], readonly [low: number, high: number]>>;
 

@@ -6,7 +6,7 @@ import { toolLoop } from '../agent/tool-loop.ts';
 import { type Reward, reward } from '../reward/reward.ts';
 import { calculate } from './calculate.ts';
 
-/** What a task of the quick start has to have: a drill has no more, a problem also says where it is from. */
+/** What the solver and its reward need of a task; a problem also says where it is from. */
 export type Question = { readonly question: string; readonly answer: number };
 
 export const calculator: Tool = tool({
