@@ -1,0 +1,218 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { GenerateResult, SamplingParams } from '../../inference/server.ts';
+import type { Kernels } from '../kernels/kernels.ts';
+import { openKernels } from '../kernels/open.ts';
+import type { ModelConfig } from '../model/config.ts';
+import { randomWeight } from '../model/create.ts';
+import { weightSpecs } from '../model/weights.ts';
+import { Generator } from './generator.ts';
+import type { WeightSource } from './packed-weights.ts';
+import type { PlainRequest } from './request.ts';
+
+let kernels: Kernels;
+beforeAll(async () => {
+  kernels = await openKernels({ threads: 2, log: () => {} });
+}, 120_000);
+afterAll(() => kernels.close());
+
+const CONFIG: ModelConfig = {
+  family: 'qwen3',
+  vocabulary: 23,
+  hidden: 32,
+  layers: 2,
+  heads: 4,
+  kvHeads: 2,
+  headSize: 16,
+  intermediate: 48,
+  contextTokens: 160,
+  ropeBase: 1000,
+  normEpsilon: 1e-6,
+  tied: true,
+  attentionBias: false,
+  headNorm: true,
+  bosId: undefined,
+  eosIds: [],
+};
+const BLOCK = 16;
+const BLOCK_BYTES = BLOCK * CONFIG.kvHeads * CONFIG.headSize * 4 * 2 * CONFIG.layers;
+
+const SAMPLING: SamplingParams = {
+  temperature: 1,
+  topP: 1,
+  topK: -1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  maxTokens: 20,
+  stopIds: [],
+  stopStrings: [],
+  seed: 1,
+};
+
+const weights =
+  (seed: number): WeightSource =>
+  (visit) => {
+    for (const spec of weightSpecs(CONFIG)) visit(spec).set(randomWeight(spec, seed));
+  };
+
+function open({ blocks = 512, maxBatch = 64 } = {}) {
+  return new Generator(kernels, CONFIG, weights(7), {
+    cacheMegabytes: (blocks * BLOCK_BYTES) / 2 ** 20,
+    maxBatch,
+    version: 0,
+    decoder: () => ({ decode: (ids) => ids.map((id) => String.fromCharCode(97 + id)).join('') }),
+  });
+}
+
+function request(
+  prompt: readonly number[],
+  sampling: Partial<SamplingParams> = {},
+  more: Partial<PlainRequest> = {},
+) {
+  return {
+    id: 'r',
+    prompt: Int32Array.from(prompt),
+    sampling: { ...SAMPLING, ...sampling },
+    streams: false,
+    ...more,
+  } satisfies PlainRequest;
+}
+
+/** Steps until all is answered; replies by key. */
+function run(generator: Generator): Map<number, GenerateResult> {
+  const replies = new Map<number, GenerateResult>();
+  for (let steps = 0; generator.busy; steps++) {
+    if (steps > 5000) throw new Error('no end');
+    generator.step();
+    const news = generator.takeNews();
+    for (const { key, result } of news?.finished ?? []) replies.set(key, result);
+    if (news && news.failed.length > 0) throw new Error(news.failed[0]!.message);
+  }
+  return replies;
+}
+
+/** The reply to one request on an engine of its own. */
+function alone(wanted: PlainRequest): GenerateResult {
+  const generator = open();
+  try {
+    generator.add(0, wanted);
+    return run(generator).get(0)!;
+  } finally {
+    generator.free();
+  }
+}
+
+/** Log-probs of the reply's tokens by scoring the whole sequence as a prompt. */
+function rescored(wanted: PlainRequest, reply: GenerateResult): Float32Array {
+  const whole = [...wanted.prompt, ...reply.ids];
+  const { promptLogprobs } = alone(
+    request([...whole, 0], { temperature: wanted.sampling.temperature, maxTokens: 1 }, { scorePrompt: true }),
+  );
+  return promptLogprobs!.slice(wanted.prompt.length, whole.length);
+}
+
+const promptOf = (length: number, salt: number) =>
+  Array.from({ length }, (_, i) => (i * 7 + salt * (i > 20 ? 5 : 0)) % 23);
+
+const samplingArbitrary = fc.record(
+  {
+    temperature: fc.constantFrom(0, 0.7, 1, 1.3),
+    topP: fc.constantFrom(1, 0.9, 0.5),
+    topK: fc.constantFrom(-1, 1, 5),
+    minP: fc.constantFrom(0, 0.05),
+    repetitionPenalty: fc.constantFrom(1, 1, 1.2),
+    presencePenalty: fc.constantFrom(0, 0, 0.5),
+    frequencyPenalty: fc.constantFrom(0, 0, 0.3),
+    maxTokens: fc.integer({ min: 1, max: 120 }),
+    stopIds: fc.constantFrom([], [], [], [], [3]),
+    stopStrings: fc.constantFrom<string[]>([], [], [], ['ab'], ['q', 'cde']),
+    seed: fc.nat(1000),
+  },
+  { requiredKeys: ['temperature', 'maxTokens', 'seed'] },
+);
+
+describe('the same request and seed give the same tokens', () => {
+  const arrival = fc.record({
+    prompt: fc
+      .tuple(fc.integer({ min: 1, max: 70 }), fc.nat(3))
+      .map(([length, salt]) => promptOf(length, salt)),
+    sampling: samplingArbitrary,
+    step: fc.nat(30),
+    abortAfter: fc.option(fc.integer({ min: 1, max: 25 }), { freq: 6 }),
+    priority: fc.constantFrom(0, 0, 1),
+    scorePrompt: fc.constantFrom(false, false, true),
+  });
+  test('alone or among many, whatever arrives, is shared, evicted, preempted or aborted', () => {
+    let evictions = 0;
+    let preemptions = 0;
+    let cached = 0;
+    fc.assert(
+      fc.property(
+        fc.array(arrival, { minLength: 4, maxLength: 24, size: 'max' }),
+        fc.constantFrom(11, 14, 20, 512),
+        fc.constantFrom(3, 64),
+        (arrivals, blocks, maxBatch) => {
+          const generator = open({ blocks, maxBatch });
+          const replies = new Map<number, GenerateResult>();
+          const requests = arrivals.map(({ prompt, sampling, priority, scorePrompt }) =>
+            request(prompt, sampling, { priority, scorePrompt }),
+          );
+          const aborted = new Map<number, number>();
+          for (let step = 0; step <= 30 || generator.busy; step++) {
+            if (step > 3000) throw new Error(`no end: ${JSON.stringify(generator.statistics())}`);
+            arrivals.forEach((one, key) => {
+              if (one.step === step) generator.add(key, requests[key]!);
+              if (one.abortAfter && one.step + one.abortAfter === step) generator.abort(key);
+            });
+            generator.step();
+            for (const { key, result } of generator.takeNews()?.finished ?? []) replies.set(key, result);
+          }
+          const statistics = generator.statistics();
+          evictions += statistics.evictions;
+          preemptions += statistics.preemptions;
+          cached += statistics.cachedPromptTokens;
+          generator.free();
+          expect(replies.size).toBe(arrivals.length);
+          for (const [key, reply] of replies) {
+            const expected = alone(requests[key]!);
+            const length = reply.finish === 'abort' ? reply.ids.length : expected.ids.length;
+            expect([...reply.ids]).toEqual([...expected.ids.subarray(0, length)]);
+            expect([...reply.logprobs]).toEqual([...expected.logprobs.subarray(0, length)]);
+            if (reply.finish === 'abort') aborted.set(key, length);
+            else {
+              expect(reply.finish).toBe(expected.finish);
+              expect(reply.promptLogprobs).toEqual(expected.promptLogprobs);
+            }
+          }
+        },
+      ),
+      { numRuns: 25, endOnFailure: true },
+    );
+    // The property is only worth something if all of this happened.
+    expect(
+      [evictions, preemptions, cached].every((count) => count > 0),
+      `${evictions} ${preemptions} ${cached}`,
+    ).toBe(true);
+  });
+
+  test('and other seeds give other tokens', () => {
+    const replies = Array.from({ length: 8 }, (_, seed) => alone(request([1, 2, 3], { seed })).ids.join());
+    expect(new Set(replies).size).toBe(8);
+  });
+});
+
+test('log-probs reported at sampling are those of scoring the finished sequence', () => {
+  fc.assert(
+    fc.property(samplingArbitrary, fc.integer({ min: 1, max: 60 }), (sampling, length) => {
+      const wanted = request(promptOf(length, 1), { ...sampling, stopStrings: [] });
+      const reply = alone(wanted);
+      const again = rescored(wanted, reply);
+      reply.logprobs.forEach((value, at) => {
+        expect(Math.abs(value - again[at]!)).toBeLessThanOrEqual(1e-4);
+      });
+    }),
+    { numRuns: 20 },
+  );
+});
