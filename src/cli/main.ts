@@ -12,6 +12,8 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   logprobs: async () => (await import('./logprobs.ts')).registerLogprobs,
   model: async () => (await import('./model.ts')).registerModel,
   preview: async () => (await import('./preview.ts')).registerPreview,
+  quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
+  sft: async () => (await import('./sft.ts')).registerSft,
   show: async () => (await import('./show.ts')).registerShow,
   train: async () => (await import('./train.ts')).registerTrain,
 };
