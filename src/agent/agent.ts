@@ -1,5 +1,5 @@
 import type { Chat, ChatOptions } from '../chat/chat.ts';
-import type { Task } from '../types.ts';
+import type { Task, Trajectory } from '../types.ts';
 import { checkToolNames, type Tool } from './tool.ts';
 
 /** What an agent samples from: the policy, behind exact tokens. */
@@ -19,6 +19,8 @@ export interface AgentContext<T = Task> {
   readonly signal: AbortSignal;
   /** Handed to rewards and the log as `trajectory.extra`. */
   readonly extra: Record<string, unknown>;
+  /** The trajectory as it would be if it ended now: for stop conditions that ask a reward. */
+  trajectory(): Trajectory<T>;
 }
 
 /** What happens in one trajectory: ordinary control flow around `chat.sample()`. */

@@ -5,12 +5,16 @@
 export interface Limits {
   /** Replies per trajectory. Tool calls in the last one are not run. */
   readonly turns: number;
+  /** Rounds of tool results or user messages per chat, after the first prompt. */
+  readonly answers: number;
   readonly tokensPerReply: number;
   /** Replies and what answers them, over all segments; the first prompt is not counted. */
   readonly tokensPerTrajectory: number;
   /** Prompt, replies and answers of one segment; an image counts as its expanded tokens. */
   readonly contextTokens: number;
   readonly secondsPerTrajectory: number;
+  /** A reply that takes longer is cut there. */
+  readonly secondsPerReply: number;
   readonly toolTimeoutMs: number;
   /** Tool calls run per reply; the model is told of those beyond it. */
   readonly callsPerTurn: number;
@@ -20,10 +24,12 @@ export interface Limits {
 
 export const DEFAULT_LIMITS: Limits = {
   turns: 8, // agents that need more are rare, and a loop that never ends is common before training
+  answers: Number.POSITIVE_INFINITY, // bounded by turns
   tokensPerReply: 1024,
   tokensPerTrajectory: 4096,
   contextTokens: Number.POSITIVE_INFINITY, // the server's own context is applied by the run
   secondsPerTrajectory: 600,
+  secondsPerReply: Number.POSITIVE_INFINITY, // bounded by secondsPerTrajectory
   toolTimeoutMs: 30_000,
   callsPerTurn: 8,
   tokensPerToolResult: 1024,

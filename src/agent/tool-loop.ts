@@ -1,5 +1,7 @@
-import type { Message, Task } from '../types.ts';
-import { type Agent, agent } from './agent.ts';
+import type { ChatReply } from '../chat/chat.ts';
+import type { Message, Task, ToolRun } from '../types.ts';
+import { type Agent, type AgentContext, agent } from './agent.ts';
+import type { Stop } from './stops.ts';
 import type { Tool } from './tool.ts';
 
 export interface ToolLoopOptions<T> {
@@ -7,8 +9,10 @@ export interface ToolLoopOptions<T> {
   readonly prompt: string | readonly Message[] | ((task: T) => string | readonly Message[]);
   readonly system?: string;
   readonly tools?: readonly Tool[];
-  /** Names of the tools that a task offers; all of them if this is left out. */
-  readonly toolsOf?: (task: T) => readonly string[];
+  /** Names of the tools that a task offers; all of them if this is left out, or for a task without such a list. */
+  readonly toolsOf?: (task: T) => readonly string[] | undefined;
+  /** Ends the loop, as completed, when one is met. */
+  readonly stopWhen?: readonly Stop<T>[];
   readonly name?: string;
 }
 
@@ -17,27 +21,62 @@ export interface ToolLoopOptions<T> {
  * nothing more. The trajectory's limits end it otherwise.
  */
 export function toolLoop<T = Task>({
-  prompt,
-  system,
   tools = [],
-  toolsOf,
+  stopWhen = [],
   name = 'tool loop',
+  ...rest
 }: ToolLoopOptions<T>): Agent<T> {
   return agent<T>(
-    async ({ task, model }) => {
-      const first = typeof prompt === 'function' ? prompt(task) : prompt;
-      const offered = toolsOf?.(task);
-      const chat = model.chat({
-        ...(system === undefined ? {} : { system }),
-        messages: typeof first === 'string' ? [{ role: 'user', content: first }] : first,
-        tools: offered ? tools.filter((one) => offered.includes(one.name)) : tools,
-      });
+    async (context) => {
+      const chat = openChat(context, { ...rest, tools });
+      const replies: ChatReply[] = [];
+      const isStopped = async (runs?: readonly ToolRun[]) => {
+        for (const stop of stopWhen) {
+          if (!(await stop.isMet({ context, replies, runs }))) continue;
+          context.extra.stoppedBy = stop.name;
+          return true;
+        }
+        return false;
+      };
       for (;;) {
         const reply = await chat.sample();
-        if (reply.final) return;
-        await chat.runTools(reply);
+        replies.push(reply);
+        if (reply.final || (await isStopped())) return;
+        const runs = await chat.runTools(reply);
+        if (await isStopped(runs)) return;
       }
     },
     { name, tools },
   );
+}
+
+/** One reply and no more; tools are not offered. */
+export function singleTurn<T = Task>({
+  name = 'single turn',
+  ...rest
+}: Pick<ToolLoopOptions<T>, 'prompt' | 'system' | 'name'>): Agent<T> {
+  return agent<T>(
+    async (context) => {
+      await openChat(context, rest).sample();
+    },
+    { name },
+  );
+}
+
+function openChat<T>(
+  { task, model }: AgentContext<T>,
+  {
+    prompt,
+    system,
+    tools = [],
+    toolsOf,
+  }: Pick<ToolLoopOptions<T>, 'prompt' | 'system' | 'tools' | 'toolsOf'>,
+) {
+  const first = typeof prompt === 'function' ? prompt(task) : prompt;
+  const offered = toolsOf?.(task);
+  return model.chat({
+    ...(system === undefined ? {} : { system }),
+    messages: typeof first === 'string' ? [{ role: 'user', content: first }] : first,
+    tools: offered ? tools.filter((one) => offered.includes(one.name)) : tools,
+  });
 }

@@ -14,7 +14,7 @@ import type { Limits } from './limits.ts';
 import { runTool } from './run-tool.ts';
 import type { Sampling } from './sampling.ts';
 import type { TextTokens } from './shorten.ts';
-import { checkToolNames, type Tool, type TrajectorySoFar } from './tool.ts';
+import { checkToolNames, type TrajectorySoFar } from './tool.ts';
 import { ToolStates } from './tool-states.ts';
 import { assembleTrajectory, type OpenTurn } from './trajectory-record.ts';
 
@@ -111,7 +111,16 @@ class Life<T> {
     const model = { chat: (options: ChatOptions = {}) => this.#openChat(options) };
     const agentRuns = Promise.resolve()
       .then(() =>
-        agent.run({ task, taskIndex, attempt, model, tools: agent.tools, signal, extra: this.#extra }),
+        agent.run({
+          task,
+          taskIndex,
+          attempt,
+          model,
+          tools: agent.tools,
+          signal,
+          extra: this.#extra,
+          trajectory: () => this.#trajectory({ kind: 'completed' }),
+        }),
       )
       .then(
         () => this.#finish(this.#returned()),
@@ -146,10 +155,10 @@ class Life<T> {
     const chat = createChat(options, {
       format,
       renderPrompt,
-      beginTurn: () => this.#beginTurn(),
+      beginTurn: (replies) => this.#beginTurn(replies),
       generate: (request) => this.#generate(number, request),
       recordReply: (turn, reply) => this.#recordReply(turn, reply),
-      runTools: (turn, calls, tools) => this.#runTools(turn, calls, tools),
+      runTools: (request) => this.#runTools(request),
       recordReward: (turn, value) => {
         this.#turns[turn - 1]!.reward = value;
       },
@@ -161,15 +170,16 @@ class Life<T> {
   }
 
   /** Tokens before turns, so that a trajectory out of both says tokens. */
-  #checkRoom(): void {
+  #checkRoom(repliesInChat: number): void {
     this.#controller.signal.throwIfAborted();
-    const { tokensPerTrajectory, turns } = this.#setup.limits;
+    const { tokensPerTrajectory, turns, answers } = this.#setup.limits;
     if (this.#usedTokens >= tokensPerTrajectory) this.#stop({ kind: 'truncated', why: 'tokens' });
-    if (this.#turns.length >= turns) this.#stop({ kind: 'truncated', why: 'turns' });
+    if (this.#turns.length >= turns || repliesInChat > answers)
+      this.#stop({ kind: 'truncated', why: 'turns' });
   }
 
-  #beginTurn(): number {
-    this.#checkRoom();
+  #beginTurn(repliesInChat: number): number {
+    this.#checkRoom(repliesInChat);
     return this.#turns.push(undefined);
   }
 
@@ -193,6 +203,9 @@ class Life<T> {
     this.#cutBy[turn - 1] = room < Math.min(left, limits.tokensPerReply) ? 'context' : 'tokens';
     const { trained: _, maxTokens = limits.tokensPerReply, ...sampling } = options;
     const start = clock.now();
+    const cancelTimer = clock.timer(limits.secondsPerReply * 1000, () =>
+      this.#finish({ kind: 'truncated', why: 'time' }),
+    );
     try {
       const result = await server.generate({
         id: `${id}/chat-${chat}/reply-${reply}/`,
@@ -217,6 +230,7 @@ class Life<T> {
       this.#controller.signal.throwIfAborted();
       return this.#stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
     } finally {
+      cancelTimer();
       this.#spans.push({ kind: 'generate', name: 'generate', turn, start, end: clock.now() });
     }
   }
@@ -228,15 +242,12 @@ class Life<T> {
   }
 
   /** A reply that was cut is not obeyed, and calls of the last permitted turn are not run. */
-  async #runTools(
-    turn: number,
-    calls: readonly ToolCall[],
-    tools: readonly Tool[],
-  ): Promise<readonly ToolRun[]> {
+  async #runTools(request: Parameters<ChatHost['runTools']>[0]): Promise<readonly ToolRun[]> {
+    const { turn, replies, calls, tools } = request;
     const { limits, clock, tokens } = this.#setup;
     const open = this.#turns[turn - 1]!;
     if (open.finish === 'length') this.#stop({ kind: 'truncated', why: this.#cutBy[turn - 1]! });
-    this.#checkRoom();
+    this.#checkRoom(replies);
     const { signal } = this.#controller;
     const outcomes = await Promise.all(
       calls.slice(0, limits.callsPerTurn).map(async (call) => {

@@ -51,8 +51,8 @@ export interface ChatHost {
   readonly format: ChatFormat;
   /** `format.renderPrompt`, once for all attempts at a task. */
   renderPrompt(messages: readonly Message[], tools: readonly ToolSchema[]): Rendered;
-  /** The number of the turn that begins. */
-  beginTurn(): number;
+  /** The number of the turn that begins, in a chat with so many replies. */
+  beginTurn(replies: number): number;
   generate(request: {
     readonly turn: number;
     /** Number of the reply in this chat, from 1. */
@@ -67,7 +67,12 @@ export interface ChatHost {
   }): Promise<GenerateResult>;
   /** Before anything else is done with the reply: throws if the trajectory has ended meanwhile. */
   recordReply(turn: number, reply: ChatReply): void;
-  runTools(turn: number, calls: readonly ToolCall[], tools: readonly Tool[]): Promise<readonly ToolRun[]>;
+  runTools(request: {
+    readonly turn: number;
+    readonly replies: number;
+    readonly calls: readonly ToolCall[];
+    readonly tools: readonly Tool[];
+  }): Promise<readonly ToolRun[]>;
   recordReward(turn: number, value: number): void;
   isTrained(options: SampleOptions): boolean;
 }
@@ -122,7 +127,7 @@ class Conversation implements Chat {
     if (this.#sampling) throw new Error('sample() was called while a reply of the same chat is on its way');
     this.#sampling = true;
     try {
-      const turn = this.#host.beginTurn();
+      const turn = this.#host.beginTurn(this.#replies.length);
       const { transcript, observationTokens } = this.#prompt();
       const result = await this.#host.generate({
         turn,
@@ -191,7 +196,12 @@ class Conversation implements Chat {
   }
 
   async runTools(reply: ChatReply): Promise<readonly ToolRun[]> {
-    const runs = await this.#host.runTools(reply.turn, reply.toolCalls, this.#tools);
+    const runs = await this.#host.runTools({
+      turn: reply.turn,
+      replies: this.#replies.length,
+      calls: reply.toolCalls,
+      tools: this.#tools,
+    });
     for (const { call, result } of runs) {
       this.#queued.push({ role: 'tool', content: result, toolCallId: call.id, name: call.name });
     }

@@ -1,0 +1,68 @@
+/** When a tool loop ends before the model has nothing more to ask: conditions, checked after replies and tools. */
+import type { ChatReply } from '../chat/chat.ts';
+import type { Reward } from '../reward/reward.ts';
+import type { Task, ToolRun } from '../types.ts';
+import type { AgentContext } from './agent.ts';
+
+export interface LoopProgress<T = Task> {
+  readonly context: AgentContext<T>;
+  /** All replies so far, the last one last. */
+  readonly replies: readonly ChatReply[];
+  /** What the last reply's calls gave; undefined while they have not been run. */
+  readonly runs: readonly ToolRun[] | undefined;
+}
+
+/** A condition by name; the name is in `trajectory.extra.stoppedBy` when it was met. */
+export interface Stop<T = Task> {
+  readonly name: string;
+  isMet(progress: LoopProgress<T>): boolean | Promise<boolean>;
+}
+
+/** A tool ran without a problem: any, or the one named. */
+export const toolSucceeded = (name?: string): Stop<never> => ({
+  name: 'tool succeeded',
+  isMet: ({ runs = [] }) =>
+    runs.some(({ call, problem }) => !problem && (name === undefined || call.name === name)),
+});
+
+/** The last reply says it, such as `Final Answer`. */
+export const replySays = (text: string | RegExp): Stop<never> => ({
+  name: `reply says ${text}`,
+  isMet: ({ replies }) => {
+    const said = replies.at(-1)?.text ?? '';
+    return typeof text === 'string' ? said.includes(text) : text.test(said);
+  },
+});
+
+/** The last so many replies are the same, word for word. */
+export const repeatedReplies = (times = 2): Stop<never> => ({
+  name: 'repeated replies',
+  isMet: ({ replies }) => {
+    const last = replies.slice(-times);
+    return last.length === times && last.every(({ text }) => text === last[0]!.text);
+  },
+});
+
+/** So many calls could not be read or run, over the whole loop. */
+export const failedToolCalls = (times = 3): Stop<never> => ({
+  name: 'failed tool calls',
+  isMet: ({ context, runs }) => {
+    if (!runs) return false;
+    const { turns } = context.trajectory();
+    const failed = turns.flatMap(({ toolRuns, problems }) => [
+      ...problems,
+      ...toolRuns.flatMap(({ problem }) => problem ?? []),
+    ]);
+    return failed.length >= times;
+  },
+});
+
+/** A reward, asked after every reply, is content. */
+export const isCorrect = <T>(by: Reward<T>, least = 1): Stop<T> => ({
+  name: `${by.name} is ${least}`,
+  isMet: async ({ context, runs }) => {
+    if (runs) return false;
+    const { task, signal } = context;
+    return (await by.score({ task, trajectory: context.trajectory(), signal })) >= least;
+  },
+});
