@@ -23,6 +23,7 @@ export { type CreateModelOptions, createModel, type ModelSize } from './engine/m
 export * as errors from './errors.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export { type GatewayOptions, gateway } from './gateway/gateway.ts';
+export { type ResolvedRun, resolveRun } from './options/resolve-run.ts';
 export type { Backend, PlainOptions, Progress, TrainOptions } from './options.ts';
 export { type Reward, type RewardContext, type RewardOptions, reward } from './reward/reward.ts';
 export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts';

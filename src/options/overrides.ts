@@ -10,7 +10,25 @@ export type Override =
   | { readonly kind: 'set'; readonly key: string; readonly value: unknown; readonly source: string }
   | { readonly kind: 'unset'; readonly key: string; readonly source: string };
 
-export function parseOverride(source: string): Override {
+/** The words of a command line. A list that the shell split at its spaces is put together again. */
+export function parseOverrides(words: readonly string[]): Override[] {
+  const joined: string[] = [];
+  let open = false;
+  for (const word of words) {
+    if (open) joined[joined.length - 1] += ` ${word}`;
+    else joined.push(word);
+    const value = joined.at(-1)!.replace(/^[^=]*=/, '');
+    open = /^\s*[[{]/.test(value) && isOpen(value);
+  }
+  return joined.map(parseOverride);
+}
+
+function isOpen(value: string): boolean {
+  const bare = value.replace(/"[^"]*"|'[^']*'/g, '');
+  return (bare.match(/[[{]/g)?.length ?? 0) > (bare.match(/[\]}]/g)?.length ?? 0);
+}
+
+function parseOverride(source: string): Override {
   const unset = /^~([^=]+)(=.*)?$/s.exec(source);
   if (unset) return { kind: 'unset', key: keyOf(unset[1]!, source), source };
   const set = /^(\+{0,2})([^=]+)=(.*)$/s.exec(source);
@@ -32,6 +50,12 @@ function keyOf(key: string, source: string): string {
 
 function parseValue(text: string, source: string): unknown {
   if (text.trim() === '') return '';
+  // Text such as `##DONE##` or `<|im_end|>`, whose quotes the shell took off, would be a comment or worse to YAML.
+  const flat = /^\s*\[([^[\]{}'"]*)\]\s*$/.exec(text);
+  if (flat) {
+    const items = flat[1]!.split(',').map((item) => item.trim());
+    return items.at(-1) === '' ? items.slice(0, -1).map(scalar) : items.map(scalar);
+  }
   const document = parseDocument(spaceAfterKeys(text), { logLevel: 'silent' });
   const [error] = document.errors;
   if (!error) return document.toJS() as unknown;
@@ -40,6 +64,13 @@ function parseValue(text: string, source: string): unknown {
   throw new ConfigError(
     `${JSON.stringify(source)}: the value is not closed or not well formed: ${error.message.split('\n')[0]}`,
   );
+}
+
+function scalar(text: string): unknown {
+  const document = parseDocument(text, { logLevel: 'silent' });
+  return /^[#<>|@`%&*!?-]+(?![\d.])/.test(text) || document.errors.length > 0
+    ? text
+    : (document.toJS() as unknown);
 }
 
 /** Hydra's `{a:1,b:2}` needs no space after a colon; YAML does. */

@@ -4,7 +4,7 @@ import { nearest } from '../lib/nearest.ts';
 import { interpolate } from './interpolate.ts';
 import { KNOWN_OPTIONS, nestOptions, wrongWith } from './known-options.ts';
 import { findMissing } from './missing.ts';
-import { type Override, parseOverride } from './overrides.ts';
+import { type Override, parseOverrides } from './overrides.ts';
 import type { DescribedRun } from './settings.ts';
 import { shown, type VerlRow } from './verl-row.ts';
 import { VERL_TABLE } from './verl-table.ts';
@@ -50,7 +50,7 @@ interface Entry {
 export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   const environment = request.environment ?? process.env;
   const exists = request.exists ?? existsSync;
-  const overrides = request.overrides.map(parseOverride);
+  const overrides = parseOverrides(request.overrides);
   const file = request.file ? await readYamlLeaves(request.file, isWholeValue) : [];
   const given = [
     ...withoutUnset(interpolate(file, environment), overrides).map((leaf) => classify(leaf, 'file')),

@@ -102,7 +102,7 @@ export function word(
   return means(
     key,
     to,
-    [known[0], known[1] ?? known[0]],
+    [known[0], known.find((name) => words[name] !== words[known[0]!])],
     (value: unknown) => {
       const name = String(value);
       if (!known.includes(name))

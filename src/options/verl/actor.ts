@@ -25,6 +25,7 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
       seeds: '004',
       note: 'in tasks; here the number of updates: train_batch_size / ppo_mini_batch_size',
       late: true,
+      beside: { 'data.train_batch_size': 256 },
     },
   ),
   same('actor_rollout_ref.actor.ppo_epochs', 'optimizer.epochs', [1, 2]),

@@ -110,7 +110,7 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.rollout_correction.rollout_rs_threshold',
     ['algorithm.correction.rejectionLow', 'algorithm.correction.rejectionHigh'],
-    [2, '0.5_2.0'],
+    [2, '0.5_3.0'],
     (value: unknown) => ({
       'algorithm.correction.rejectionLow':
         value === null ? null : bounds(value).low || 1 / bounds(value).high,

@@ -1,0 +1,178 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { KNOWN_OPTIONS } from './known-options.ts';
+import { resolveRun } from './resolve-run.ts';
+import { VERL_TABLE } from './verl-table.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'rollcall-options-'));
+const path = join(folder, 'run.yaml');
+const resolve = (overrides: readonly string[], yaml?: string) => {
+  if (yaml !== undefined) writeFileSync(path, yaml);
+  return resolveRun({
+    overrides,
+    environment: {},
+    exists: () => true,
+    ...(yaml !== undefined && { file: path }),
+  });
+};
+
+describe('every row of the table', () => {
+  test.each(VERL_TABLE.map((row) => [row.key, row] as const))(
+    '%s: another value means something else',
+    async (_, row) => {
+      const key = row.key.replace('*', 'name');
+      const beside = Object.entries(row.beside).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+      const meaningOf = async (value: unknown) => {
+        const { options, notes, refused } = await resolve([...beside, `${key}=${JSON.stringify(value)}`]);
+        return { options, notes, refused };
+      };
+      const [one, other] = row.samples;
+      const first = await meaningOf(one);
+      const second = await meaningOf(other);
+      expect(first).not.toEqual(second);
+      if (row.kind === 'option') expect(first.options).not.toEqual(second.options);
+      else expect(first.options).toEqual(second.options);
+      if (row.kind === 'elsewhere') expect([...first.refused, ...second.refused]).toEqual([]);
+      if (row.kind === 'not yet') expect(second.refused).toEqual([expect.stringContaining('not yet')]);
+    },
+  );
+
+  test('sets options that exist, and no key stands in it twice', () => {
+    const unknown = VERL_TABLE.flatMap((row) => row.to).filter((name) => !KNOWN_OPTIONS.has(name));
+    expect(unknown).toEqual([]);
+    const keys = VERL_TABLE.map((row) => row.key);
+    expect(keys.filter((key, at) => keys.indexOf(key) !== at)).toEqual([]);
+  });
+
+  test('no key of verl is also a name of ours', () => {
+    expect(VERL_TABLE.filter((row) => KNOWN_OPTIONS.has(row.key)).map((row) => row.key)).toEqual([]);
+  });
+});
+
+describe('the order', () => {
+  test('a file goes before the default, the command line before the file, in either vocabulary', async () => {
+    expect((await resolve([], 'steps: 7\n')).options.steps).toBe(7);
+    expect((await resolve(['steps=9'], 'steps: 7\n')).options.steps).toBe(9);
+    expect((await resolve(['trainer.total_training_steps=9'], 'steps: 7\n')).options.steps).toBe(9);
+    expect((await resolve(['tasksPerStep=9'], 'data:\n  train_batch_size: 7\n')).options.tasksPerStep).toBe(
+      9,
+    );
+  });
+
+  test('an override beats what a file derives', async () => {
+    const yaml = 'data: {train_batch_size: 8}\nactor_rollout_ref: {actor: {ppo_mini_batch_size: 2}}\n';
+    expect((await resolve([], yaml)).options.optimizer.miniBatches).toBe(4);
+    expect((await resolve(['optimizer.miniBatches=3'], yaml)).options.optimizer.miniBatches).toBe(3);
+    expect((await resolve(['tasksPerStep=16'], yaml)).options.optimizer.miniBatches).toBe(8);
+  });
+
+  test('the last of two equal words counts', async () => {
+    expect((await resolve(['steps=1', 'steps=2'])).options.steps).toBe(2);
+  });
+
+  test('~ takes a file’s value back to its default, alone or a whole group', async () => {
+    const yaml = 'limits:\n  turns: 3\n  callsPerTurn: 2\n';
+    expect((await resolve(['~limits.turns'], yaml)).options.limits).toMatchObject({
+      turns: 8,
+      callsPerTurn: 2,
+    });
+    expect((await resolve(['~limits'], yaml)).options.limits).toMatchObject({ turns: 8, callsPerTurn: 8 });
+  });
+
+  test('one option in both vocabularies in one place is an error that names both', async () => {
+    await expect(resolve(['tasksPerStep=4', 'data.train_batch_size=4'])).rejects.toThrow(
+      /data\.train_batch_size and tasksPerStep .* are the same option/,
+    );
+    await expect(resolve([], 'tasksPerStep: 4\ndata:\n  train_batch_size: 4\n')).rejects.toThrow(
+      `${path}:3:3: data.train_batch_size and tasksPerStep (${path}:1:1) are the same option`,
+    );
+  });
+
+  test('two keys of verl that disagree are an error; that agree are not', async () => {
+    const keys = (one: number, other: number) => [
+      `actor_rollout_ref.rollout.max_turns=${one}`,
+      `actor_rollout_ref.rollout.multi_turn.max_assistant_turns=${other}`,
+    ];
+    await expect(resolve(keys(4, 5))).rejects.toThrow('says limits.turns is 5, but');
+    expect((await resolve(keys(4, 4))).options.limits.turns).toBe(4);
+  });
+});
+
+describe('errors', () => {
+  test.each([
+    ['limits:\n  tunrs: 3\n', ':2:3: unknown option limits.tunrs; the nearest known ones are limits.turns'],
+    [
+      'data:\n  train_batch_sise: 3\n',
+      ':2:3: unknown option data.train_batch_sise; the nearest known ones are data.train_batch_size',
+    ],
+    ['steps: many\n', ':1:1: steps is many; use a number, such as 100'],
+    ['\nsampling:\n  topP: 2\n', ':3:3: sampling.topP is 2; use a number from 0 to 1'],
+    ['trainer:\n  test_freq: often\n', ':2:3: trainer.test_freq is often'],
+    ['limits: 3\n', ':1:1: limits is 3, but it is a group of options'],
+    ['algorithm:\n  adv_estimator: gpro\n', ':2:3: algorithm.adv_estimator is gpro; use one of grpo, gae'],
+    ['a: [1\n', ':2:1: not YAML'],
+    ['- a\n', ':1:1: holds no mapping'],
+    ['model: ${oc.env:NOT_THERE}\n', ':1:1: the environment variable NOT_THERE is not set'],
+  ])('%j', async (yaml, message) => {
+    await expect(resolve([], yaml)).rejects.toThrow(`${path}${message}`);
+  });
+
+  test('a number of verl that is none is named by its key and by ours', async () => {
+    await expect(resolve(['data.train_batch_size=big'])).rejects.toThrow(
+      'data.train_batch_size=big: data.train_batch_size is big (our tasksPerStep); use a number',
+    );
+  });
+
+  test('KL in the reward and as a loss at once is refused', async () => {
+    const { refused } = await resolve([
+      'algorithm.use_kl_in_reward=True',
+      'actor_rollout_ref.actor.use_kl_loss=True',
+    ]);
+    expect(refused).toEqual([expect.stringContaining('at once')]);
+  });
+});
+
+test('verl’s multi-turn YAML, with what belongs to Hydra, resolves', async () => {
+  const { options, refused } = await resolve(
+    [],
+    `
+hydra:
+  searchpath:
+    - file://verl/trainer/config
+
+defaults:
+  - ppo_trainer
+  - _self_
+
+data:
+  max_prompt_length: 1024
+  max_response_length: 1024
+  train_batch_size: 256
+  return_raw_chat: True
+
+actor_rollout_ref:
+  hybrid_engine: True
+  rollout:
+    name: sglang
+    multi_turn:
+      enable: True
+      max_assistant_turns: 5
+
+trainer:
+  project_name: gsm8k
+  experiment_name: \${trainer.project_name}-multi-turn
+`,
+  );
+  expect(refused).toEqual([]);
+  expect(options).toMatchObject({ tasksPerStep: 256, limits: { turns: 5 }, experiment: 'gsm8k-multi-turn' });
+});
+
+test('arguments of an agent that have no row of their own are kept together', async () => {
+  const { options } = await resolve([
+    'actor_rollout_ref.rollout.agent_loop_config.tone=kind',
+    'actor_rollout_ref.rollout.agent_loop_config.depth=2',
+  ]);
+  expect(options.agent.config).toEqual({ tone: 'kind', depth: 2 });
+});
