@@ -1,20 +1,20 @@
 // Ops on rows of logits: the outputs a loss is made of and their gradient, penalties, and sampling.
 
 typedef struct {
-  double sum, first, second; // Σ e, Σ e·d, Σ e² with e = exp(d), d = z − max z
-  float peak;
+  double sum, first, second; // Σ e, Σ e·d, Σ e² with e = exp(d), d = (logit − peak) / temperature
+  float peak;                // the highest logit
 } RowSums;
 
-/* z = logits · inverseTemperature. Sums run by vectors within blocks and in double across them. */
+/* Sums run by vectors within blocks and in double across them. */
 INLINE RowSums row_sums(const float *logits, int64_t vocabulary, float inverseTemperature, const int MOMENTS) {
   vec highest = splat(-__builtin_inff());
   for (int64_t j = 0; j < vocabulary; j += LANES)
     highest = maximum(load_some(logits + j, vocabulary - j, -__builtin_inff()), highest);
-  RowSums sums = {0, 0, 0, max_lanes(highest) * inverseTemperature};
+  RowSums sums = {0, 0, 0, max_lanes(highest)};
   for (int64_t block = 0; block < vocabulary; block += 1024) {
     vec sum = {0}, first = {0}, second = {0};
     for (int64_t j = block; j < least(vocabulary, block + 1024); j += LANES) {
-      vec d = load_some(logits + j, vocabulary - j, -__builtin_inff()) * inverseTemperature - sums.peak;
+      vec d = (load_some(logits + j, vocabulary - j, -__builtin_inff()) - sums.peak) * inverseTemperature;
       vec e = exponential(d);
       sum += e;
       if (MOMENTS) {
@@ -37,7 +37,7 @@ static RowSums moment_sums(const float *logits, int64_t vocabulary, float invers
   return row_sums(logits, vocabulary, inverseTemperature, 1);
 }
 INLINE float row_logprob(const float *logits, int64_t id, float inverseTemperature, const RowSums *sums) {
-  return (float)((double)(logits[id] * inverseTemperature - sums->peak) - logarithm(sums->sum));
+  return (float)((double)((logits[id] - sums->peak) * inverseTemperature) - logarithm(sums->sum));
 }
 
 typedef struct {
@@ -73,7 +73,7 @@ static void loss_chunk(void *data, int64_t row, int thread) {
                          : plain_sums(logits, job->vocabulary, job->inverseTemperature);
   double log = logarithm(sums.sum);
   if (job->logprob) job->logprob[row] = row_logprob(logits, target, job->inverseTemperature, &sums);
-  if (job->logsumexp) job->logsumexp[row] = (float)(sums.peak + log);
+  if (job->logsumexp) job->logsumexp[row] = (float)((double)sums.peak * job->inverseTemperature + log);
   if (job->entropy) job->entropy[row] = (float)(log - sums.first / sums.sum);
   if (job->sumSquares) job->sumSquares[row] = (float)(sums.second / sums.sum / sums.sum);
 }
@@ -197,7 +197,7 @@ static void sort(uint64_t *values, int64_t count) {
 }
 
 INLINE double weight_of(const float *logits, int64_t id, float inverseTemperature, float peak) {
-  return exponential(splat(logits[id] * inverseTemperature - peak))[0];
+  return exponential(splat((logits[id] - peak) * inverseTemperature))[0];
 }
 
 /* The id at which the mass of tokens with weight ≥ `floor`, in id order, passes `uniform`. */
@@ -208,7 +208,7 @@ static int64_t choose_all(const float *logits, int64_t vocabulary, float inverse
   for (int pass = 0; pass < 2; pass++) {
     double mass = 0, limit = uniform * total;
     for (int64_t j = 0; j < vocabulary; j += LANES) {
-      vec e = exponential(load_some(logits + j, vocabulary - j, -__builtin_inff()) * inverseTemperature - peak);
+      vec e = exponential((load_some(logits + j, vocabulary - j, -__builtin_inff()) - peak) * inverseTemperature);
       for (int lane = 0; lane < LANES && lane < vocabulary - j; lane++) {
         if (!(e[lane] >= floor) || e[lane] == 0) continue;
         mass += e[lane];
@@ -231,7 +231,7 @@ static int64_t choose_kept(const float *logits, int64_t vocabulary, float invers
     double mass = 0;
     count = 0;
     for (int64_t id = 0; id < vocabulary; id++)
-      if (reach > 200 || logits[id] * inverseTemperature >= sums->peak - reach) {
+      if (reach > 200 || (logits[id] - sums->peak) * inverseTemperature >= -reach) {
         candidates[count++] = candidate(logits[id], id);
         if (topK >= vocabulary) mass += weight_of(logits, id, inverseTemperature, sums->peak);
       }

@@ -1,0 +1,339 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { dot, expectClose, numericalGradient, onEveryBuild, randomFloats } from './testing.ts';
+
+interface PackedRow {
+  readonly start: number;
+  readonly length: number;
+  readonly prefixStart: number;
+  readonly prefixLength: number;
+}
+
+interface Shape {
+  readonly tokens: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+}
+
+/** Attention as its formula says, in double: softmax(q·k / √headDim)·v over the visible tokens. */
+function reference(shape: Shape, rows: readonly PackedRow[], q: number[], k: number[], v: number[]) {
+  const { tokens, heads, kvHeads, headDim } = shape;
+  const out = Array.from({ length: tokens * heads * headDim }, () => 0);
+  const logsumexp = Array.from({ length: tokens * heads }, () => 0);
+  for (const row of rows) {
+    for (let i = 0; i < row.length; i++) {
+      const visible = [
+        ...Array.from({ length: row.prefixLength }, (_, j) => row.prefixStart + j),
+        ...Array.from({ length: i + 1 }, (_, j) => row.start + j),
+      ];
+      for (let h = 0; h < heads; h++) {
+        const kv = Math.floor(h / (heads / kvHeads));
+        const at = (row.start + i) * heads + h;
+        const scores = visible.map((token) => {
+          let sum = 0;
+          for (let d = 0; d < headDim; d++) {
+            sum += q[at * headDim + d]! * k[(token * kvHeads + kv) * headDim + d]!;
+          }
+          return sum / Math.sqrt(headDim);
+        });
+        const most = Math.max(...scores);
+        const total = scores.reduce((sum, score) => sum + Math.exp(score - most), 0);
+        logsumexp[at] = most + Math.log(total);
+        for (const [j, token] of visible.entries()) {
+          const weight = Math.exp(scores[j]! - most) / total;
+          for (let d = 0; d < headDim; d++) {
+            out[at * headDim + d]! += weight * v[(token * kvHeads + kv) * headDim + d]!;
+          }
+        }
+      }
+    }
+  }
+  return { out, logsumexp };
+}
+
+/** Rows one after another with gaps between them; some see a prefix inside an earlier row. */
+const layouts = fc
+  .array(fc.record({ length: fc.nat(12), gap: fc.nat(2), from: fc.nat(20), share: fc.nat(12) }), {
+    minLength: 1,
+    maxLength: 5,
+  })
+  .map((specs) => {
+    const rows: PackedRow[] = [];
+    let at = 0;
+    for (const { length, gap, from, share } of specs) {
+      const owner = rows[from];
+      const prefixLength = owner && owner.prefixLength === 0 ? Math.min(share, owner.length) : 0;
+      rows.push({ start: at, length, prefixStart: prefixLength ? owner!.start : 0, prefixLength });
+      at += length + gap;
+    }
+    return { rows, tokens: at };
+  });
+const headShapes = fc.constantFrom([1, 1, 2], [2, 1, 6], [4, 2, 16], [3, 3, 20], [8, 2, 32], [6, 2, 10]);
+
+await onEveryBuild((kernels, tensors) => {
+  function rowLists(rows: readonly PackedRow[]) {
+    return {
+      rows: rows.length,
+      rowStart: tensors.ints(rows.map(({ start }) => start)),
+      rowLength: tensors.ints(rows.map(({ length }) => length)),
+      prefixStart: tensors.ints(rows.map(({ prefixStart }) => prefixStart)),
+      prefixLength: tensors.ints(rows.map(({ prefixLength }) => prefixLength)),
+    };
+  }
+
+  function forward(shape: Shape, rows: readonly PackedRow[], q: number[], k: number[], v: number[]) {
+    const { tokens, heads, headDim } = shape;
+    const call = {
+      ...shape,
+      ...rowLists(rows),
+      q: tensors.floats(q),
+      k: tensors.floats(k),
+      v: tensors.floats(v),
+    };
+    const out = tensors.floats(Array.from({ length: tokens * heads * headDim }, () => 0));
+    const logsumexp = tensors.floats(Array.from({ length: tokens * heads }, () => 0));
+    kernels.attention({ ...call, out, logsumexp });
+    return { ...call, out, logsumexp };
+  }
+
+  test('attention over packed rows with shared prefixes equals its formula', () => {
+    fc.assert(
+      fc.property(layouts, headShapes, ({ rows, tokens }, [heads, kvHeads, headDim]) => {
+        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim! };
+        const q = randomFloats(tokens * heads! * headDim!, 1, 3);
+        const [k, v] = [
+          randomFloats(tokens * kvHeads! * headDim!, 2, 3),
+          randomFloats(tokens * kvHeads! * headDim!, 3),
+        ];
+        const expected = reference(shape, rows, q, k, v);
+        const { out, logsumexp } = forward(shape, rows, q, k, v);
+        expectClose(tensors.read(out, expected.out.length), expected.out);
+        expectClose(tensors.read(logsumexp, expected.logsumexp.length), expected.logsumexp);
+        tensors.free();
+      }),
+      { numRuns: 60, seed: 1 },
+    );
+  });
+
+  test('long rows and prefixes, in many tiles, equal the formula', () => {
+    const shape = { tokens: 700, heads: 4, kvHeads: 2, headDim: 8 };
+    const rows = [
+      { start: 3, length: 400, prefixStart: 0, prefixLength: 0 },
+      { start: 403, length: 33, prefixStart: 3, prefixLength: 311 },
+      { start: 440, length: 260, prefixStart: 5, prefixLength: 100 },
+    ];
+    const q = randomFloats(700 * 32, 4, 2);
+    const [k, v] = [randomFloats(700 * 16, 5, 2), randomFloats(700 * 16, 6)];
+    const expected = reference(shape, rows, q, k, v);
+    expectClose(tensors.read(forward(shape, rows, q, k, v).out, 700 * 32), expected.out);
+    tensors.free();
+  });
+
+  test('its backward is the gradient by q, k and v, summed over the rows that share a prefix', () => {
+    const cases: readonly [Shape, readonly PackedRow[]][] = [
+      [
+        { tokens: 5, heads: 2, kvHeads: 1, headDim: 4 },
+        [{ start: 0, length: 5, prefixStart: 0, prefixLength: 0 }],
+      ],
+      [
+        { tokens: 21, heads: 2, kvHeads: 2, headDim: 2 },
+        [
+          { start: 1, length: 9, prefixStart: 0, prefixLength: 0 },
+          { start: 10, length: 4, prefixStart: 1, prefixLength: 6 },
+          { start: 14, length: 0, prefixStart: 1, prefixLength: 6 },
+          { start: 15, length: 5, prefixStart: 1, prefixLength: 9 },
+        ],
+      ],
+    ];
+    for (const [shape, rows] of cases) {
+      const { tokens, heads, kvHeads, headDim } = shape;
+      const q = randomFloats(tokens * heads * headDim, 7);
+      const [k, v] = [
+        randomFloats(tokens * kvHeads * headDim, 8),
+        randomFloats(tokens * kvHeads * headDim, 9),
+      ];
+      const dout = randomFloats(q.length, 10);
+      const zeros = (count: number) => tensors.floats(Array.from({ length: count }, () => 0));
+      const call = forward(shape, rows, q, k, v);
+      const [dq, dk, dv] = [zeros(q.length), zeros(k.length), zeros(v.length)];
+      kernels.attentionBackward({ ...call, dout: tensors.floats(dout), dq, dk, dv });
+      const loss = () => dot(reference(shape, rows, q, k, v).out, dout);
+      expectClose(tensors.read(dq, q.length), numericalGradient(loss, q), 1e-5);
+      expectClose(tensors.read(dk, k.length), numericalGradient(loss, k), 1e-5);
+      expectClose(tensors.read(dv, v.length), numericalGradient(loss, v), 1e-5);
+      tensors.free();
+    }
+  });
+
+  test('at any shape, the backward agrees with the derivative along a random direction', () => {
+    const bigger = layouts.map(({ rows, tokens }) => ({
+      tokens: tokens * 30,
+      rows: rows.map((row) => ({
+        start: row.start * 30,
+        length: row.length * 30,
+        prefixStart: row.prefixStart * 30,
+        prefixLength: row.prefixLength * 29,
+      })),
+    }));
+    fc.assert(
+      fc.property(fc.oneof(layouts, bigger), headShapes, ({ rows, tokens }, [heads, kvHeads, headDim]) => {
+        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim! };
+        if (tokens * heads! * headDim! > 30_000) return;
+        const q = randomFloats(tokens * heads! * headDim!, 11, 2);
+        const [k, v] = [
+          randomFloats(tokens * kvHeads! * headDim!, 12, 2),
+          randomFloats(tokens * kvHeads! * headDim!, 13),
+        ];
+        const dout = randomFloats(q.length, 14);
+        const zeros = (count: number) => tensors.floats(Array.from({ length: count }, () => 0));
+        const call = forward(shape, rows, q, k, v);
+        const [dq, dk, dv] = [zeros(q.length), zeros(k.length), zeros(v.length)];
+        kernels.attentionBackward({ ...call, dout: tensors.floats(dout), dq, dk, dv });
+        for (const [values, gradient, seed] of [
+          [q, dq, 15],
+          [k, dk, 16],
+          [v, dv, 17],
+        ] as const) {
+          const direction = randomFloats(values.length, seed);
+          const at = (step: number) => {
+            const moved = values.map((value, i) => value + step * direction[i]!);
+            const inputs = [q, k, v].map((tensor) => (tensor === values ? moved : tensor));
+            return dot(reference(shape, rows, inputs[0]!, inputs[1]!, inputs[2]!).out, dout);
+          };
+          const expected = (at(1e-4) - at(-1e-4)) / 2e-4;
+          const actual = dot(tensors.read(gradient, values.length), direction);
+          expect(Math.abs(actual - expected)).toBeLessThan(
+            1e-4 * Math.sqrt(values.length + 1) + 1e-4 * Math.abs(expected),
+          );
+        }
+        tensors.free();
+      }),
+      { numRuns: 12, seed: 2 },
+    );
+  });
+
+  test('a row gives the same bits alone, among others, and with its prefix shared', () => {
+    const shape = { tokens: 300, heads: 4, kvHeads: 2, headDim: 24 };
+    const [q, k, v] = [
+      randomFloats(300 * 96, 18, 3),
+      randomFloats(300 * 48, 19, 3),
+      randomFloats(300 * 48, 20),
+    ];
+    const packed = [
+      { start: 0, length: 130, prefixStart: 0, prefixLength: 0 },
+      { start: 137, length: 60, prefixStart: 0, prefixLength: 90 },
+    ];
+    const together = forward(shape, packed, q, k, v);
+    const outOf = (pointer: number, token: number, count: number) =>
+      tensors.bits(pointer + 4 * token * 96, count * 96);
+    // The second row alone, its prefix copied in front of it at another offset.
+    const pick = (values: readonly number[], width: number) => [
+      ...values.slice(0, 5 * width),
+      ...values.slice(0, 90 * width),
+      ...values.slice(137 * width, 197 * width),
+    ];
+    const alone = forward(
+      { ...shape, tokens: 155 },
+      [{ start: 5, length: 150, prefixStart: 0, prefixLength: 0 }],
+      pick(q, 96),
+      pick(k, 48),
+      pick(v, 48),
+    );
+    expect(outOf(alone.out, 95, 60).equals(outOf(together.out, 137, 60))).toBe(true);
+    const short = forward(shape, [{ start: 0, length: 17, prefixStart: 0, prefixLength: 0 }], q, k, v);
+    expect(outOf(short.out, 0, 17).equals(outOf(together.out, 0, 17))).toBe(true);
+    tensors.free();
+  });
+
+  /** A cache whose blocks are handed out in a scrambled order, and the calls on it. */
+  function makeCache(shape: Omit<Shape, 'tokens'>, sequences: number, capacity: number, blockTokens: number) {
+    const perSequence = Math.ceil(capacity / blockTokens);
+    const blocks = perSequence * sequences + 1;
+    const cache = { blocks, blockTokens, kvHeads: shape.kvHeads, headDim: shape.headDim };
+    const bytes = kernels.cacheBytes(cache);
+    const table = Array.from({ length: sequences * perSequence }, (_, i) => blocks - 1 - i);
+    expect(new Set(table).size).toBe(table.length);
+    const call = {
+      ...cache,
+      keys: tensors.blank(bytes / 4),
+      values: tensors.blank(bytes / 4),
+      blockTable: tensors.ints(table),
+      sequenceCount: sequences,
+      blocksPerSequence: perSequence,
+    };
+    return (list: readonly (readonly [number, number])[], q: number[], k: number[], v: number[]) => {
+      const step = {
+        ...call,
+        tokens: list.length,
+        sequences: tensors.ints(list.map(([sequence]) => sequence)),
+        positions: tensors.ints(list.map(([, position]) => position)),
+      };
+      kernels.cacheWrite({ ...step, k: tensors.floats(k), v: tensors.floats(v) });
+      const out = tensors.blank(q.length);
+      kernels.cacheAttention({ ...step, q: tensors.floats(q), out, heads: shape.heads });
+      return out;
+    };
+  }
+
+  test('decode, prefill, chunked prefill and training give the same bits', () => {
+    for (const [heads, kvHeads, headDim, blockTokens] of [
+      [4, 2, 24, 16],
+      [3, 3, 32, 32],
+      [8, 1, 10, 48],
+      [2, 2, 128, 16],
+    ] as const) {
+      const length = 83;
+      const shape = { heads, kvHeads, headDim };
+      const [wide, narrow] = [heads * headDim, kvHeads * headDim];
+      const q = randomFloats(length * wide, 21, 2);
+      const [k, v] = [randomFloats(length * narrow, 22, 2), randomFloats(length * narrow, 23)];
+      const whole = [{ start: 0, length, prefixStart: 0, prefixLength: 0 }];
+      const training = forward({ ...shape, tokens: length }, whole, q, k, v);
+      expectClose(
+        tensors.read(training.out, length * wide),
+        reference({ ...shape, tokens: length }, whole, q, k, v).out,
+      );
+      const expected = tensors.bits(training.out, length * wide);
+      const slice = (values: number[], width: number, from: number, to: number) =>
+        values.slice(from * width, to * width);
+      // Sequence 0 in one call; sequence 1 by chunks; sequence 2 token by token, beside a token of sequence 0 or 1.
+      const run = makeCache(shape, 3, 96, blockTokens);
+      const all = Array.from({ length }, (_, position) => [0, position] as const);
+      expect(tensors.bits(run(all, q, k, v), length * wide).equals(expected)).toBe(true);
+      for (let from = 0; from < length; from += 19) {
+        const to = Math.min(length, from + 19);
+        const list = Array.from({ length: to - from }, (_, i) => [1, from + i] as const);
+        const out = run(
+          list,
+          slice(q, wide, from, to),
+          slice(k, narrow, from, to),
+          slice(v, narrow, from, to),
+        );
+        const bytes = expected.subarray(4 * from * wide, 4 * to * wide);
+        expect(tensors.bits(out, (to - from) * wide).equals(bytes)).toBe(true);
+      }
+      for (let at = 0; at < length; at++) {
+        const two = (values: number[], width: number) => [
+          ...slice(values, width, at, at + 1),
+          ...slice(values, width, 5, 6),
+        ];
+        const out = run(
+          [
+            [2, at],
+            [at % 2, 5],
+          ],
+          two(q, wide),
+          two(k, narrow),
+          two(v, narrow),
+        );
+        const bytes = Buffer.concat([
+          expected.subarray(4 * at * wide, 4 * (at + 1) * wide),
+          expected.subarray(20 * wide, 24 * wide),
+        ]);
+        expect(tensors.bits(out, 2 * wide).equals(bytes)).toBe(true);
+      }
+      tensors.free();
+    }
+  });
+});

@@ -1,0 +1,127 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { expectClose, onEveryBuild, randomFloats } from './testing.ts';
+
+/** x[m, k] · w[n, k]ᵀ in double. */
+function product(x: readonly number[], w: readonly number[], m: number, n: number, k: number): number[] {
+  return Array.from({ length: m * n }, (_, at) => {
+    const [i, j] = [Math.floor(at / n), at % n];
+    let sum = 0;
+    for (let p = 0; p < k; p++) sum += x[i * k + p]! * w[j * k + p]!;
+    return sum;
+  });
+}
+function transpose(a: readonly number[], rows: number, columns: number): number[] {
+  return Array.from({ length: a.length }, (_, at) => a[(at % rows) * columns + Math.floor(at / rows)]!);
+}
+
+const size = fc.oneof(fc.integer({ min: 0, max: 5 }), fc.integer({ min: 1, max: 70 }));
+const depth = fc.oneof(fc.integer({ min: 0, max: 40 }), fc.constantFrom(255, 256, 257, 600));
+
+await onEveryBuild((kernels, tensors) => {
+  test('a product on packed weights equals the sum of products, with bias and accumulation', () => {
+    fc.assert(
+      fc.property(
+        size,
+        size,
+        depth,
+        fc.boolean(),
+        fc.boolean(),
+        fc.nat(9),
+        (m, n, k, bias, accumulate, gap) => {
+          const [x, w] = [randomFloats(m * k, 1), randomFloats(n * k, 2)];
+          const [b, before] = [randomFloats(n, 3), randomFloats(m * n, 4)];
+          const packed = tensors.bytes(kernels.packedBytes(n, k));
+          kernels.pack({ weight: tensors.floats(w), n, k, packed });
+          const wide = Array.from({ length: m * (k + gap) }, (_, at) => {
+            const [i, p] = [Math.floor(at / (k + gap)), at % (k + gap)];
+            return p < k ? x[i * k + p]! : Number.NaN;
+          });
+          const y = accumulate ? tensors.floats(before) : tensors.blank(m * n);
+          kernels.matmul({
+            x: tensors.floats(wide),
+            xStride: k + gap,
+            packed,
+            y,
+            m,
+            n,
+            k,
+            accumulate,
+            bias: bias ? tensors.floats(b) : undefined,
+          });
+          const expected = product(x, w, m, n, k).map(
+            (value, at) => value + (bias ? b[at % n]! : 0) + (accumulate ? before[at]! : 0),
+          );
+          expectClose(tensors.read(y, m * n), expected);
+          tensors.free();
+        },
+      ),
+      { numRuns: 60, seed: 1 },
+    );
+  });
+
+  test('packed transposed, the weights give the gradient of the input', () => {
+    fc.assert(
+      fc.property(size, size, size, (m, n, k) => {
+        const [dy, w] = [randomFloats(m * n, 5), randomFloats(n * k, 6)];
+        const packed = tensors.bytes(kernels.packedBytes(k, n));
+        kernels.pack({ weight: tensors.floats(w), n, k, packed, transposed: true });
+        const dx = tensors.blank(m * k);
+        kernels.matmul({ x: tensors.floats(dy), packed, y: dx, m, n: k, k: n });
+        expectClose(tensors.read(dx, m * k), product(dy, transpose(w, n, k), m, k, n));
+        tensors.free();
+      }),
+      { numRuns: 40, seed: 2 },
+    );
+  });
+
+  test('weight and bias gradients are added', () => {
+    fc.assert(
+      fc.property(fc.oneof(size, fc.constantFrom(256, 300)), size, size, (m, n, k) => {
+        const [dy, x] = [randomFloats(m * n, 7), randomFloats(m * k, 8)];
+        const [w, b] = [randomFloats(n * k, 9), randomFloats(n, 10)];
+        const [dw, db] = [tensors.floats(w), tensors.floats(b)];
+        kernels.weightGradient({ dy: tensors.floats(dy), x: tensors.floats(x), dw, m, n, k });
+        kernels.biasGradient({ dy: tensors.floats(dy), db, m, n });
+        const [dyT, xT] = [transpose(dy, m, n), transpose(x, m, k)];
+        expectClose(
+          tensors.read(dw, n * k),
+          product(dyT, xT, n, k, m).map((value, at) => value + w[at]!),
+        );
+        expectClose(
+          tensors.read(db, n),
+          b.map((value, j) => dyT.slice(j * m, (j + 1) * m).reduce((sum, d) => sum + d, value)),
+        );
+        tensors.free();
+      }),
+      { numRuns: 40, seed: 3 },
+    );
+  });
+
+  test('a row gives the same bits alone and among others', () => {
+    for (const [n, k] of [
+      [5, 3],
+      [151, 128],
+      [352, 300],
+      [1000, 64],
+    ] as const) {
+      const m = 37;
+      const x = randomFloats(m * k, 11);
+      const packed = tensors.bytes(kernels.packedBytes(n, k));
+      kernels.pack({ weight: tensors.floats(randomFloats(n * k, 12)), n, k, packed });
+      const [all, bias] = [tensors.floats(x), tensors.floats(randomFloats(n, 13))];
+      const together = tensors.blank(m * n);
+      kernels.matmul({ x: all, packed, y: together, m, n, k, bias });
+      for (const rows of [1, 2, 3, 5, 8]) {
+        const part = tensors.blank(rows * n);
+        for (let first = 0; first + rows <= m; first += rows) {
+          kernels.matmul({ x: all + 4 * first * k, packed, y: part, m: rows, n, k, bias });
+          expect(tensors.bits(part, rows * n).equals(tensors.bits(together + 4 * first * n, rows * n))).toBe(
+            true,
+          );
+        }
+      }
+      tensors.free();
+    }
+  });
+});
