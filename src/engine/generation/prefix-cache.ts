@@ -77,18 +77,25 @@ export class PrefixCache {
     return this.capacity - this.#pinned;
   }
 
-  /** How many of the first `limit` ids are cached under `label` (a set of weights). */
-  peek(label: string, ids: Int32Array, limit: number): number {
-    const root = this.#roots.get(label);
-    if (!root) return 0;
-    let node = root;
-    let length = 0;
-    for (;;) {
-      const next = this.#longestChild(node, ids, length, limit);
-      length += next.shared;
-      if (next.shared < this.blockTokens) return length;
-      node = next.child!;
+  /**
+   * How many of the first `limit` ids are cached under `label` (a set of weights), and in how many full blocks that
+   * nobody holds now: opening a path takes these from the available ones.
+   */
+  peek(label: string, ids: Int32Array, limit: number): { length: number; idleBlocks: number } {
+    let node = this.#roots.get(label);
+    const found = { length: 0, idleBlocks: 0 };
+    while (node) {
+      const { child, shared }: { child: Node | undefined; shared: number } = this.#longestChild(
+        node,
+        ids,
+        found.length,
+        limit,
+      );
+      found.length += shared;
+      node = shared === this.blockTokens ? child : undefined;
+      if (node?.pins === 0) found.idleBlocks++;
     }
+    return found;
   }
 
   /** A path through as many of the first `limit` ids as are cached. */

@@ -107,17 +107,20 @@ export class Scheduler {
   }
 
   #admit(budget: number): void {
+    const { preemptions } = this;
     let left = budget;
-    for (let index = 0; index < this.#waiting.length && left > 0; ) {
-      if (this.#running.length >= this.#options.maxBatch) return;
+    let index = 0;
+    while (index < this.#waiting.length && left > 0 && this.#running.length < this.#options.maxBatch) {
       const sequence = this.#waiting[index]!;
       const cached = this.#cache.peek(sequence.adapter, sequence.ids, matchLimit(sequence));
-      if (this.#computedSoon(sequence, cached)) {
+      if (this.#computedSoon(sequence, cached.length)) {
         index++;
         continue;
       }
-      // Leave every running request a block to grow into, or admitting one would only evict another.
-      const needed = Math.ceil((sequence.length - cached) / this.#cache.blockTokens) + 1;
+      // Leave every running request a block to grow into, or admitting one would only put another out.
+      const blocks = Math.ceil(sequence.length / this.#cache.blockTokens) + 1;
+      const shared = Math.floor(cached.length / this.#cache.blockTokens);
+      const needed = blocks - shared + cached.idleBlocks;
       const spare = this.#cache.availableBlocks - this.#running.length;
       if (needed > spare && this.#running.length > 0) return;
       this.#waiting.splice(index, 1);
@@ -126,6 +129,7 @@ export class Scheduler {
       if (sequence.cachedTokens < 0) sequence.cachedTokens = sequence.path.length;
       sequence.scheduled = 0;
       left -= this.#scheduleChunk(sequence, left);
+      if (this.preemptions !== preemptions) return;
     }
   }
 
