@@ -28,6 +28,7 @@ export type { Backend, PlainOptions, Progress, TrainOptions } from './options.ts
 export { type Reward, type RewardContext, type RewardOptions, reward } from './reward/reward.ts';
 export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts';
 export type { StepReport } from './run.ts';
+export { type DemonstrationRow, type SftOptions, type SftReport, sft } from './sft.ts';
 export { train } from './train.ts';
 export type { Algorithm } from './training/algorithm.ts';
 export * from './training/algorithms.ts';

@@ -37,6 +37,8 @@ const integerFrom = (least: number) => (value: number) =>
 const numberIn = (least: number, most: number) => (value: number) =>
   value >= least && value <= most ? undefined : `use a number from ${least} to ${most}`;
 const positive = (value: number) => (value > 0 ? undefined : 'use a number above 0');
+const integerOrInfinity = (value: number) =>
+  value === Number.POSITIVE_INFINITY ? undefined : integerFrom(1)(value);
 const boolean = (value: boolean) => (typeof value === 'boolean' ? undefined : 'use true or false');
 const anything = () => undefined;
 const oneOf =
@@ -66,6 +68,11 @@ export const OPTIONS = {
   ),
   limits: {
     turns: option(DEFAULT_LIMITS.turns, integerFrom(1), 'Replies per trajectory.'),
+    answers: option(
+      DEFAULT_LIMITS.answers,
+      integerOrInfinity,
+      'Rounds of tool results or user messages; bounded by turns.',
+    ),
     tokensPerReply: option(DEFAULT_LIMITS.tokensPerReply, integerFrom(1), 'One reply.'),
     tokensPerTrajectory: option(
       DEFAULT_LIMITS.tokensPerTrajectory,
@@ -81,6 +88,11 @@ export const OPTIONS = {
       DEFAULT_LIMITS.secondsPerTrajectory,
       positive,
       'A hung agent frees its slot.',
+    ),
+    secondsPerReply: option(
+      DEFAULT_LIMITS.secondsPerReply,
+      positive,
+      'A reply that takes longer is cut there.',
     ),
     toolTimeoutMs: option(
       DEFAULT_LIMITS.toolTimeoutMs,
@@ -304,6 +316,9 @@ function show(value: unknown): string {
 }
 
 /** The limits of a run on servers whose context is known. */
-export function limitsWithin(limits: Limits, serverContextTokens: number): Limits {
+export function limitsWithin<L extends Pick<Limits, 'contextTokens'>>(
+  limits: L,
+  serverContextTokens: number,
+): L {
   return { ...limits, contextTokens: Math.min(limits.contextTokens, serverContextTokens) };
 }

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 
 const GROUND = ['errors', 'types', 'lib']; // anyone may import these
 const STAGES = ['agent', 'chat', 'dataset', 'gateway', 'inference', 'reward', 'training', 'watch', 'engine'];
-const SPINE = ['rollout', 'train', 'evaluate', 'options', 'index', 'cli', 'quickstart', 'run']; // wire the stages together
+const SPINE = ['rollout', 'train', 'evaluate', 'options', 'index', 'cli', 'quickstart', 'run', 'sft']; // wire the stages together
 
 const part = (file: string) => file.split('/')[0]!.replace(/\.ts$/, '');
 

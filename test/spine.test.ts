@@ -1,24 +1,15 @@
-import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { agent, arrayDataset, createModel, embedded, grpo, reward, type TrainOptions, train } from 'rollcall';
-import { BYTE_TEMPLATE, byteTokenizerJson } from 'rollcall/testing';
+import { agent, arrayDataset, embedded, grpo, reward, type TrainOptions, train } from 'rollcall';
 import { beforeAll, expect, test } from 'vitest';
+import { tinyModel } from './tiny-model.ts';
 
 type Letter = { letter: string };
 
 let model: string;
 beforeAll(async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'rollcall-spine-'));
-  const tokenizer = join(folder, 'tokenizer');
-  await mkdir(tokenizer);
-  await writeFile(join(tokenizer, 'tokenizer.json'), JSON.stringify(byteTokenizerJson()));
-  await writeFile(
-    join(tokenizer, 'tokenizer_config.json'),
-    JSON.stringify({ chat_template: BYTE_TEMPLATE, eos_token: '<|im_end|>' }),
-  );
-  model = join(folder, 'model');
-  createModel({ directory: model, size: 'tiny', tokenizer, seed: 1 });
+  model = await tinyModel();
 });
 
 /** Share of a reply's characters that sort before the letter: a random model has some, and can learn to have more. */

@@ -1,0 +1,151 @@
+import { demonstrationTokens } from './chat/demonstration.ts';
+import type { Dataset } from './dataset/dataset.ts';
+import { createSampler, type SamplerState } from './dataset/sampler.ts';
+import { embedded } from './engine/embedded.ts';
+import { ConfigError, DatasetError } from './errors.ts';
+import { realClock } from './lib/clock.ts';
+import { hashSeed } from './lib/random.ts';
+import type { Backend, Progress } from './options.ts';
+import { openChatFormat } from './run.ts';
+import { learningRateShare, type Schedule } from './training/schedule.ts';
+import type { AdamOptions } from './training/trainer.ts';
+import { type Demonstration, updateSupervised } from './training/update-supervised.ts';
+import type { Message, Metrics, ToolSchema } from './types.ts';
+import {
+  appendMetrics,
+  createRunDirectory,
+  discardPast,
+  readLatestCheckpoint,
+  writeCheckpoint,
+  writeSummary,
+} from './watch/run-directory.ts';
+
+/**
+ * Supervised fine-tuning: the same trainer with cross-entropy on the replies of demonstrations. A model that never
+ * calls a tool cannot learn by reward to call one; a few hundred demonstrations give it the first calls.
+ */
+export interface SftOptions {
+  readonly model: string;
+  /** Rows with `messages`, and `tools` where the dialogue has them. */
+  readonly demonstrations: Dataset<DemonstrationRow>;
+  readonly runDir: string;
+  readonly steps: number;
+  readonly demonstrationsPerStep?: number;
+  readonly adam?: Partial<AdamOptions>;
+  readonly schedule?: Schedule['shape'];
+  readonly warmupSteps?: number;
+  readonly tokensPerMicroBatch?: number;
+  readonly checkpointEvery?: number;
+  readonly seed?: number;
+  readonly resume?: boolean;
+  readonly backend?: Backend;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (progress: Progress) => void;
+}
+
+export interface DemonstrationRow {
+  readonly messages: readonly Message[];
+  readonly tools?: readonly ToolSchema[];
+}
+
+export interface SftReport {
+  readonly step: number;
+  readonly steps: number;
+  readonly metrics: Metrics;
+  /** The newest checkpoint: a model folder. Undefined until the first was written. */
+  readonly model: string | undefined;
+}
+
+const ADAM: AdamOptions = {
+  learningRate: 1e-5, // fine-tuning a pretrained model; a fresh small one takes 1e-3 and more
+  beta1: 0.9,
+  beta2: 0.999,
+  epsilon: 1e-8,
+  weightDecay: 0.01,
+  clipNorm: 1,
+};
+
+export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void, void> {
+  const { runDir, steps, seed = 1, demonstrationsPerStep = 32, checkpointEvery = 100, signal } = options;
+  if (!(steps >= 1)) throw new ConfigError(`steps is ${steps}; use a whole number of 1 or more`);
+  const { directory, format } = await openChatFormat(options.model, { signal });
+  const sampler = await createSampler(
+    options.demonstrations,
+    { kind: 'shuffle' },
+    hashSeed(seed, 'demonstrations'),
+  );
+  const resumed = options.resume ? await readLatestCheckpoint(runDir) : undefined;
+  if (options.resume)
+    await discardPast(runDir, resumed?.step ?? 0, new Date().toISOString().replaceAll(':', '-'));
+  else
+    await createRunDirectory(runDir, {
+      kind: 'sft',
+      model: options.model,
+      steps,
+      seed,
+      demonstrationsPerStep,
+    });
+  const trainer = await (options.backend ?? embedded()).openTrainer('policy', directory);
+  const clock = realClock();
+  let step = resumed?.step ?? 0;
+  let checkpointed = step;
+  let model = resumed?.path;
+  const checkpoint = async () => {
+    model = await writeCheckpoint(
+      runDir,
+      step,
+      { sampler: sampler.state() },
+      (folder) => trainer.save(folder),
+      2,
+    );
+    checkpointed = step;
+  };
+  try {
+    if (resumed) {
+      await trainer.load(resumed.path);
+      sampler.restore(resumed.state['sampler'] as SamplerState);
+    }
+    while (step < steps) {
+      const demonstrations: Demonstration[] = [];
+      for (const place of sampler.next(demonstrationsPerStep)) {
+        const row = await options.demonstrations.at(place);
+        checkRow(row, options.demonstrations, place);
+        demonstrations.push(...demonstrationTokens(format, row.messages, row.tools ?? []));
+      }
+      const share = learningRateShare(
+        {
+          shape: options.schedule ?? 'linear',
+          warmupSteps: options.warmupSteps ?? 0,
+          totalSteps: steps,
+          floor: 0,
+        },
+        step,
+      );
+      const adam = { ...ADAM, ...options.adam };
+      const metrics = await updateSupervised({
+        trainer,
+        demonstrations,
+        adam: { ...adam, learningRate: adam.learningRate * share },
+        tokensPerMicroBatch: options.tokensPerMicroBatch ?? 16_384,
+        ...(signal ? { signal } : {}),
+        onProgress: ({ done, total }) =>
+          options.onProgress?.({ step: step + 1, phase: 'training', done, total }),
+      });
+      step++;
+      await appendMetrics(runDir, { step, seconds: clock.now() / 1000, metrics });
+      if (step === steps || (checkpointEvery > 0 && step % checkpointEvery === 0)) await checkpoint();
+      yield { step, steps, metrics, model };
+    }
+    await writeSummary(runDir, { step, seconds: clock.now() / 1000, finished: true, model });
+  } finally {
+    if (step > checkpointed && !signal?.aborted) await checkpoint();
+    await trainer.close();
+  }
+}
+
+function checkRow(row: DemonstrationRow, dataset: Dataset<DemonstrationRow>, place: number): void {
+  if (Array.isArray(row.messages) && row.messages.some((message) => message.role === 'assistant')) return;
+  throw new DatasetError(
+    `${dataset.name}, row ${dataset.indexAt(place)}: a demonstration has \`messages\`, at least one of them by the assistant`,
+  );
+}

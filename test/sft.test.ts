@@ -1,0 +1,47 @@
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { arrayDataset, embedded, type Message, sft } from 'rollcall';
+import { expect, test } from 'vitest';
+import { tinyModel } from './tiny-model.ts';
+
+const rows = ['a', 'b', 'c', 'd'].map((letter) => ({
+  messages: [
+    { role: 'user', content: letter },
+    { role: 'assistant', content: letter.repeat(3) },
+  ] satisfies Message[],
+}));
+
+test('demonstrations are learned, and a resumed warm start ends with the same loss', async () => {
+  const model = await tinyModel();
+  const folder = await mkdtemp(join(tmpdir(), 'rollcall-sft-'));
+  const losses = async (run: string, steps: number, resume = false, stopAt = steps) => {
+    const seen: number[] = [];
+    const options = { model, demonstrations: arrayDataset(rows), runDir: join(folder, run), steps, resume };
+    for await (const report of sft({
+      ...options,
+      demonstrationsPerStep: 4,
+      adam: { learningRate: 1e-2 },
+      schedule: 'constant',
+      backend: embedded({ threads: 1 }),
+    })) {
+      seen.push(report.metrics['train/loss']!);
+      if (report.step === stopAt) break;
+    }
+    return seen;
+  };
+  const whole = await losses('whole', 30);
+  expect(whole.at(-1)).toBeLessThan(whole[0]! / 3);
+  await losses('stopped', 30, false, 11);
+  expect((await losses('stopped', 30, true)).at(-1)).toBe(whole.at(-1));
+});
+
+test('a row without an assistant message is named', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rollcall-sft-'));
+  const demonstrations = arrayDataset(
+    [{ messages: [{ role: 'user', content: 'x' }] satisfies Message[] }],
+    'rows',
+  );
+  const run = sft({ model: await tinyModel(), demonstrations, runDir: join(folder, 'run'), steps: 1 });
+  await expect(run.next()).rejects.toThrow(/rows, row 0: a demonstration has `messages`/);
+});
