@@ -346,7 +346,7 @@ function actorMetrics(tally: Tally, input: ActorInput, schedule: ActorSchedule):
     'actor/pg_loss': tally.loss / updates,
     'actor/pg_clipfrac': share(tally.clipped, tally.tokens),
     'actor/pg_clipfrac_lower': share(tally.clippedLower, tally.tokens),
-    'actor/ppo_kl': -share(tally.logRatio, tally.computed),
+    'actor/ppo_kl': 0 - share(tally.logRatio, tally.computed), // no −0
     'actor/grad_norm': tally.gradNorms.length
       ? tally.gradNorms.reduce((sum, norm) => sum + norm, 0) / tally.gradNorms.length
       : 0,

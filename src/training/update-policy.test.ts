@@ -1,12 +1,21 @@
-import { expect, test } from 'vitest';
-import { tabularTrainer } from '../../testing/tabular-trainer.ts';
-import { createRandom } from '../lib/random.ts';
-import type { Group, Scored, Segment } from '../types.ts';
-import { grpo } from './algorithms.ts';
+import { describe, expect, test } from 'vitest';
+import { greedyBaselines, tabularGroups, tabularPolicy } from '../../testing/tabular-task.ts';
+import type { TabularTrainer } from '../../testing/tabular-trainer.ts';
+import type { Group } from '../types.ts';
+import { type Algorithm, keepGroup } from './algorithm.ts';
+import * as algorithms from './algorithms.ts';
 import { createBatch } from './batch.ts';
-import { type OptimizerOptions, updatePolicy } from './update-policy.ts';
+import { corrections } from './correction.ts';
+import type { Gradients, Row } from './trainer.ts';
+import {
+  type OptimizerOptions,
+  type UpdateOptions,
+  type UpdateState,
+  updatePolicy,
+} from './update-policy.ts';
 
-const ADAM = { learningRate: 0.1, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };
+const { grpo, ppo } = algorithms;
+const ADAM = { learningRate: 0.2, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };
 const OPTIMIZER: OptimizerOptions = {
   adam: ADAM,
   miniBatches: 1,
@@ -16,110 +25,353 @@ const OPTIMIZER: OptimizerOptions = {
   shuffle: false,
 };
 
-function segmentOf(ids: Int32Array, logprobs: Float32Array, prompt: number): Segment {
-  const sampled = Uint8Array.from(ids, (_, at) => (at >= prompt ? 1 : 0));
-  return {
-    ids,
-    sampled,
-    trained: sampled,
-    logprobs,
-    versions: Int32Array.from(sampled, (mark) => (mark ? 0 : -1)),
-    turns: Int32Array.from(sampled),
-    images: [],
-  };
-}
-
-function scored(taskIndex: number, attempt: number, segment: Segment, reward: number | undefined): Scored {
-  return {
-    trajectory: {
-      id: `1-${taskIndex}-${attempt}`,
-      step: 1,
-      taskIndex,
-      task: {},
-      attempt,
-      segments: [segment],
-      messages: [],
-      turns: [],
-      text: '',
-      end: { kind: 'completed' },
-      spans: [],
-      extra: {},
-    },
-    rewards: {},
-    reward,
-  };
-}
-
-const policy = (seed = 7) => {
-  const random = createRandom(seed);
-  return tabularTrainer({ vocabulary: 6, logits: Array.from({ length: 36 }, () => random.next() * 2 - 1) });
-};
-
-/** Tasks are a prompt of ten tokens; the reward is the share of tokens equal to the task's number. */
-function sampleGroups(trainer: ReturnType<typeof policy>, seed: number, tasks = 3, attempts = 4): Group[] {
-  const random = createRandom(seed);
-  return Array.from({ length: tasks }, (_, taskIndex) => {
-    const prompt = [0, 1, 2, 3, 4, 5, 0, 1, 2, taskIndex];
-    return {
-      taskIndex,
-      task: {},
-      attempts: Array.from({ length: attempts }, (_, attempt) => {
-        const { ids, logprobs } = trainer.sample(prompt, 3 + random.integer(5), random);
-        const reply = [...ids.slice(prompt.length)];
-        const reward = reply.filter((id) => id === taskIndex).length / reply.length;
-        return scored(taskIndex, attempt, segmentOf(ids, logprobs, prompt.length), reward);
-      }),
-    };
-  });
-}
-
-const batchOf = (groups: readonly Group[], algorithm = grpo()) =>
+const batchOf = (groups: readonly Group[], algorithm: Algorithm = grpo()) =>
   createBatch(groups, { step: 1, version: 0, algorithm });
 
-test('GRPO learns a reward that only some attempts get', async () => {
-  const trainer = policy();
-  const means: number[] = [];
-  for (let step = 1; step <= 100; step++) {
-    const groups = sampleGroups(trainer, step, 4, 8);
-    const batch = createBatch(groups, { step, version: step, algorithm: grpo() });
-    const { metrics } = await updatePolicy({
+const update = (options: Partial<UpdateOptions> & Pick<UpdateOptions, 'trainer' | 'batch'>) =>
+  updatePolicy({
+    algorithm: grpo(),
+    optimizer: OPTIMIZER,
+    temperature: 1,
+    tokensPerTrajectory: 32,
+    seed: 1,
+    ...options,
+  });
+
+/** Trains on the tabular task and returns the mean reward of the first and of the last five steps. */
+async function learn(algorithm: Algorithm, { steps = 30, miniBatches = 2, attempts = 8 } = {}) {
+  const trainer = tabularPolicy();
+  const critic = tabularPolicy();
+  const reference = tabularPolicy();
+  const scores: number[] = [];
+  let state: UpdateState | undefined;
+  let metrics: Record<string, number> = {};
+  for (let step = 1; step <= steps; step++) {
+    const sampled = tabularGroups(trainer, { seed: step, tasks: 3, attempts, version: step - 1, step });
+    const { dynamicSampling } = algorithm;
+    const groups = dynamicSampling ? sampled.filter((group) => keepGroup(group, dynamicSampling)) : sampled;
+    const baselines = greedyBaselines(trainer, 3);
+    const batch = createBatch(groups, { step, version: step - 1, algorithm, baselines });
+    const result = await update({
       trainer,
+      critic,
+      reference,
       batch,
-      algorithm: grpo({ clip: [0.2, 0.28] }),
-      optimizer: { ...OPTIMIZER, miniBatches: 2 },
-      temperature: 1,
+      algorithm,
+      optimizer: { ...OPTIMIZER, miniBatches },
       seed: step,
+      ...(state ? { state } : {}),
     });
-    means.push(metrics['critic/score/mean']!);
+    ({ state, metrics } = result);
+    scores.push(metrics['critic/score/mean'] ?? 1);
   }
-  expect(means[0]).toBeLessThan(0.35);
-  expect(means.slice(-5).reduce((a, b) => a + b) / 5).toBeGreaterThan(0.9);
+  const average = (list: readonly number[]) => list.reduce((a, b) => a + b, 0) / list.length;
+  return { before: average(scores.slice(0, 5)), after: average(scores.slice(-5)), metrics, trainer };
+}
+
+describe('every algorithm learns the tabular task', () => {
+  const { gdpo, gspo, gmpo, reinforcePlusPlus, dppo } = algorithms;
+  const family: Record<string, Algorithm> = {
+    grpo: grpo({ clip: [0.2, 0.28] }),
+    'grpo with KL loss': grpo({ kl: { coefficient: 0.01 } }),
+    'grpo with adaptive KL in the reward': grpo({
+      kl: { as: 'reward', estimator: 'k1', adaptive: { target: 0.1, horizon: 1000 } },
+    }),
+    'grpo with an entropy bonus': grpo({ entropyBonus: 0.005 }),
+    'grpo on behaviour log-probs': grpo({ old: 'behaviour' }),
+    'grpo with truncated importance sampling': grpo({ correction: corrections.tokenTruncated() }),
+    drGrpo: algorithms.drGrpo(),
+    dapo: algorithms.dapo({ overlong: { maxTokens: 40, bufferTokens: 8, penalty: 0.5 } }),
+    rloo: algorithms.rloo(),
+    'reinforce++': reinforcePlusPlus(),
+    'reinforce++ with group baseline': reinforcePlusPlus({ baseline: 'group' }),
+    remax: algorithms.remax(),
+    gpg: algorithms.gpg(),
+    opo: algorithms.opo(),
+    'pass@k': algorithms.passAtK(),
+    gdpo: gdpo({ weights: { right: 1, short: 0.1 } }),
+    'optimal token baseline': algorithms.optimalTokenBaseline(),
+    turnGrpo: algorithms.turnGrpo(),
+    'turnGrpo by turn': algorithms.turnGrpo({ compare: 'turn', discount: 0.9 }),
+    processGrpo: algorithms.processGrpo(),
+    gspo: gspo({ clip: 0.2 }),
+    gmpo: gmpo(),
+    cispo: algorithms.cispo(),
+    sapo: algorithms.sapo(),
+    'dppo tv': dppo(),
+    'dppo kl': dppo({ divergence: 'kl' }),
+    dro: algorithms.dro(),
+    clipCov: algorithms.clipCov({ covariance: [0.1, 5] }),
+    klCov: algorithms.klCov(),
+    ppo: ppo({ lambda: 0.95 }),
+  };
+  test.each(Object.entries(family))('%s', async (name, algorithm) => {
+    const patience = ['remax', 'pass@k'].includes(name) ? { steps: 60 } : {}; // a coarse baseline; one attempt in eight
+    const { before, after } = await learn(algorithm, patience);
+    expect(before).toBeLessThan(0.5);
+    expect(after).toBeGreaterThan(0.85);
+  });
 });
 
-test('the update does not depend on micro-batches, their order or shared prefixes', async () => {
-  const groups = sampleGroups(policy(), 3);
-  const run = async (optimizer: Partial<OptimizerOptions>, prefix: boolean) => {
-    const trainer = policy();
+/** Gradients and rows that reach the trainer. */
+function spied(trainer: TabularTrainer, can = trainer.can) {
+  const seen: { row: Row; gradient: Float32Array }[] = [];
+  const spy = {
+    ...trainer,
+    can,
+    forward: async (rows: readonly Row[], options: Parameters<TabularTrainer['forward']>[1]) => {
+      const pass = await trainer.forward(rows, options);
+      return {
+        ...pass,
+        backward: (gradients: Gradients) => {
+          rows.forEach((row, i) => {
+            seen.push({ row, gradient: gradients.logprob![i]! });
+          });
+          return pass.backward(gradients);
+        },
+      };
+    },
+  };
+  return { spy, seen };
+}
+
+describe('the gradient', () => {
+  const algorithm = grpo({ entropyBonus: 0.01, kl: { coefficient: 0.1 } });
+  const reference = tabularPolicy(3);
+  const logitsAfter = async (
+    groups: readonly Group[],
+    optimizer: Partial<OptimizerOptions>,
+    prefix = true,
+  ) => {
+    const trainer = tabularPolicy();
     const can = new Set([...trainer.can].filter((ability) => prefix || ability !== 'prefix'));
-    await updatePolicy({
+    await update({
       trainer: { ...trainer, can },
-      batch: batchOf(groups),
-      algorithm: grpo({ entropyBonus: 0.01 }),
+      reference,
+      algorithm,
+      batch: batchOf(groups, algorithm),
       optimizer: { ...OPTIMIZER, ...optimizer },
-      temperature: 1,
-      seed: 1,
     });
     return trainer.logits;
   };
-  const whole = await run({ tokensPerMicroBatch: 1e6 }, false);
-  for (const tokensPerMicroBatch of [1, 20, 37, 1000]) {
-    for (const balance of [true, false]) {
-      for (const prefix of [true, false]) {
-        const other = await run({ tokensPerMicroBatch, balance }, prefix);
-        other.forEach((logit, i) => {
-          expect(Math.abs(logit - whole[i]!)).toBeLessThan(1e-6);
-        });
+  const expectSame = (a: Float64Array, b: Float64Array) => {
+    a.forEach((value, i) => {
+      expect(Math.abs(value - b[i]!)).toBeLessThan(1e-6);
+    });
+  };
+
+  test('does not depend on micro-batches, their balance or shared prefixes', async () => {
+    const groups = tabularGroups(tabularPolicy(), { seed: 3 });
+    const whole = await logitsAfter(groups, { tokensPerMicroBatch: 1e6 }, false);
+    for (const tokensPerMicroBatch of [1, 20, 37, 1000]) {
+      for (const balance of [true, false]) {
+        for (const prefix of [true, false]) {
+          expectSame(await logitsAfter(groups, { tokensPerMicroBatch, balance }, prefix), whole);
+        }
       }
     }
-  }
+  });
+
+  test('does not depend on the order of groups and attempts', async () => {
+    const groups = tabularGroups(tabularPolicy(), { seed: 4 });
+    const turned = groups.toReversed().map((group) => ({ ...group, attempts: group.attempts.toReversed() }));
+    expectSame(await logitsAfter(turned, {}), await logitsAfter(groups, {}));
+  });
+
+  test.each(['token-mean', 'sequence-mean-token-mean', 'sequence-mean-token-sum'] as const)(
+    'is the same for a trajectory in two segments as in one (%s)',
+    async (aggregation) => {
+      const logits = async (twoSegments: boolean) => {
+        const trainer = tabularPolicy();
+        const groups = tabularGroups(trainer, { seed: 5, twoSegments });
+        await update({
+          trainer,
+          batch: batchOf(groups),
+          algorithm: grpo({ aggregation, turnRewards: true }),
+        });
+        return trainer.logits;
+      };
+      expectSame(await logits(true), await logits(false));
+    },
+  );
+
+  test('is zero off the trained tokens, and nowhere else by accident', async () => {
+    const { spy, seen } = spied(tabularPolicy());
+    const groups = tabularGroups(tabularPolicy(), { seed: 6 });
+    const first = groups[0]!.attempts[0]!.trajectory.segments[0]!;
+    const excluded = first.trained.indexOf(1);
+    first.trained[excluded] = 0; // the agent leaves a sampled token out
+    await update({ trainer: spy, reference, batch: batchOf(groups), algorithm });
+    const trained = new Map(
+      groups.flatMap(({ attempts }) =>
+        attempts.map(({ trajectory }) => [trajectory.segments[0]!.ids, trajectory.segments[0]!.trained]),
+      ),
+    );
+    expect(seen).toHaveLength(12);
+    for (const { row, gradient } of seen) {
+      gradient.forEach((value, at) => {
+        expect(value !== 0).toBe(trained.get(row.ids)![at] === 1);
+      });
+    }
+  });
+
+  test('sharing prefixes saves the prompts of all but one attempt', async () => {
+    const tokens = async (prefix: boolean) => {
+      const trainer = tabularPolicy();
+      const can = new Set([...trainer.can].filter((ability) => prefix || ability !== 'prefix'));
+      const groups = tabularGroups(trainer, { seed: 7 });
+      const { spy } = spied(trainer, can);
+      await update({
+        trainer: spy,
+        batch: batchOf(groups),
+        optimizer: { ...OPTIMIZER, tokensPerMicroBatch: 1e6 },
+      });
+      return trainer.tokensForwarded;
+    };
+    expect((await tokens(false)) - (await tokens(true))).toBe(3 * 3 * 10);
+  });
+});
+
+describe('the old policy', () => {
+  test('a single update needs no pass before it, and has a ratio of 1', async () => {
+    const trainer = tabularPolicy();
+    const groups = tabularGroups(trainer, { seed: 8 });
+    const { metrics } = await update({ trainer, batch: batchOf(groups) });
+    expect(metrics['actor/ppo_kl']).toBe(0);
+    expect(metrics['training/rollout_probs_diff_max']).toBeLessThan(1e-6);
+  });
+
+  test('at a temperature the trainer scores at that temperature', async () => {
+    const trainer = tabularPolicy();
+    const groups = tabularGroups(trainer, { seed: 8 });
+    const at = async (temperature: number) =>
+      (await update({ trainer: tabularPolicy(), batch: batchOf(groups), temperature })).metrics;
+    expect((await at(1))['training/rollout_probs_diff_max']).toBeLessThan(1e-6);
+    expect((await at(0.2))['training/rollout_probs_diff_max']).toBeGreaterThan(0.01);
+  });
+
+  test('tokens of an older policy are corrected towards the policy that learns', async () => {
+    const trainer = tabularPolicy();
+    const groups = tabularGroups(tabularPolicy(11), { seed: 9 }); // sampled by another policy
+    const { metrics } = await update({
+      trainer,
+      batch: batchOf(groups),
+      algorithm: grpo({ correction: corrections.tokenTruncated(1.2) }),
+    });
+    expect(metrics['rollout_corr/rollout_is_max']).toBe(1.2);
+    expect(metrics['rollout_corr/rollout_is_ratio_fraction_high']).toBeGreaterThan(0);
+    expect(metrics['training/rollout_probs_diff_max']).toBeGreaterThan(0.01);
+  });
+
+  test('rejected sequences leave the loss and its counts', async () => {
+    const trainer = tabularPolicy();
+    const groups = tabularGroups(tabularPolicy(11), { seed: 9 });
+    const { metrics, notices } = await update({
+      trainer,
+      batch: batchOf(groups),
+      algorithm: grpo({ correction: corrections.geometricRejection(0.9999999, 1.0000001) }),
+    });
+    expect(metrics['rollout_corr/rollout_rs_seq_masked_fraction']).toBe(1);
+    expect(metrics['actor/updates']).toBe(0);
+    expect(trainer.logits).toEqual(tabularPolicy().logits);
+    expect(notices).toEqual([]);
+  });
+});
+
+describe('what is reported', () => {
+  test('groups without spread change nothing, cost no pass, and are said in words', async () => {
+    const trainer = tabularPolicy();
+    const groups = tabularGroups(trainer, { seed: 10 }).map((group) => ({
+      ...group,
+      attempts: group.attempts.map((attempt) => ({ ...attempt, reward: 1 })),
+    }));
+    const { metrics, notices } = await update({ trainer, batch: batchOf(groups) });
+    expect(trainer.tokensForwarded).toBe(0);
+    expect(trainer.logits).toEqual(tabularPolicy().logits);
+    expect(metrics['training/groups_without_spread']).toBe(1);
+    expect(notices[0]).toMatch(/all attempts at each task got the same reward/);
+  });
+
+  test('per token: advantages, and log-probs before the update', async () => {
+    const trainer = tabularPolicy();
+    const groups = tabularGroups(trainer, { seed: 11 });
+    const { tokens } = await update({
+      trainer,
+      batch: batchOf(groups),
+      optimizer: { ...OPTIMIZER, epochs: 2 },
+    });
+    expect(tokens).toHaveLength(12);
+    const { segments } = groups[0]!.attempts[0]!.trajectory;
+    tokens[0]!.logprobs!.forEach((logprob, at) => {
+      expect(logprob).toBeCloseTo(segments[0]!.logprobs[at]!, 6);
+    });
+    expect(tokens[0]!.entropy!.some((entropy) => entropy > 1)).toBe(true);
+  });
+
+  test('progress ends where it should', async () => {
+    const last: Record<string, [number, number]> = {};
+    await update({
+      trainer: tabularPolicy(),
+      batch: batchOf(tabularGroups(tabularPolicy(), { seed: 12 })),
+      optimizer: { ...OPTIMIZER, epochs: 2, miniBatches: 3 },
+      onProgress: ({ phase, done, total }) => {
+        last[phase] = [done, total];
+      },
+    });
+    expect(last).toEqual({ old: [12, 12], actor: [24, 24] });
+  });
+
+  test('an aborted update throws the reason', async () => {
+    const signal = AbortSignal.abort(new Error('enough'));
+    const groups = tabularGroups(tabularPolicy(), { seed: 12 });
+    await expect(update({ trainer: tabularPolicy(), batch: batchOf(groups), signal })).rejects.toThrow(
+      'enough',
+    );
+  });
+});
+
+describe('PPO', () => {
+  /** A policy that mostly repeats its task's number, and tasks of different worth: the token before tells the return. */
+  const criticRun = async (algorithm: Algorithm, shared: boolean) => {
+    const trainer = tabularPolicy();
+    for (let token = 0; token < 6; token++) trainer.logits[7 * token] = 4;
+    const before = trainer.logits.slice();
+    const critic = shared ? trainer : tabularPolicy();
+    const explained: number[] = [];
+    for (let step = 1; step <= 30; step++) {
+      const groups = tabularGroups(trainer, { seed: step, step }).map((group) => ({
+        ...group,
+        attempts: group.attempts.map((attempt) => ({
+          ...attempt,
+          reward: group.taskIndex + attempt.reward! / 10,
+        })),
+      }));
+      const { metrics } = await update({
+        trainer,
+        critic,
+        algorithm,
+        batch: createBatch(groups, { step, version: 0, algorithm }),
+        optimizer: { ...OPTIMIZER, adam: { ...ADAM, learningRate: 0.05 }, epochs: 2 },
+        criticAdam: { ...ADAM, learningRate: 0.05 },
+      });
+      explained.push(metrics['critic/vf_explained_var']!);
+    }
+    return { explained: explained.slice(10, 20).reduce((a, b) => a + b) / 10, trainer, critic, before };
+  };
+  test('a critic of its own comes to explain the returns', async () => {
+    const { explained } = await criticRun(ppo(), false);
+    expect(explained).toBeGreaterThan(0.5);
+  });
+  test('so does a value head on the policy', async () => {
+    const { explained } = await criticRun(ppo(), true);
+    expect(explained).toBeGreaterThan(0.5);
+  });
+  test('while the critic warms up the policy stays as it is', async () => {
+    const { trainer, critic, before } = await criticRun(ppo({ critic: { warmupSteps: 30 } }), false);
+    expect(trainer.logits).toEqual(before);
+    expect(critic.values.some((value) => value > 0.1)).toBe(true);
+    const shared = await criticRun(ppo({ critic: { warmupSteps: 30 } }), true);
+    expect(shared.trainer.logits).toEqual(shared.before);
+    expect(shared.trainer.values.some((value) => value > 0.1)).toBe(true);
+  });
 });
