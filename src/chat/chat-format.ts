@@ -281,9 +281,9 @@ function probeMessage(role: 'user' | 'tool'): Message {
   return role === 'user' ? QUESTION : { role, content: 'Done.', toolCallId: 'call_0', name: 'probe' };
 }
 
-function chooseToolFormat({ toolFormat, template, tokenizer }: ChatFormatOptions): ToolFormat {
+function chooseToolFormat({ toolFormat, template }: ChatFormatOptions): ToolFormat {
   if (typeof toolFormat === 'object') return toolFormat;
-  if (toolFormat === undefined || toolFormat === 'chatml') return detectToolFormat(template, tokenizer);
+  if (toolFormat === undefined || toolFormat === 'chatml') return detectToolFormat(template);
   return toolFormatNamed(toolFormat);
 }
 

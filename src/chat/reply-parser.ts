@@ -29,13 +29,12 @@ export class ReplyParser {
 
   constructor(options: ParserOptions) {
     this.#options = options;
-    this.#marks = marksOf(options.format.blocks);
+    this.#marks = marksOf(options.format);
     this.#callCount = options.firstCall ?? 0;
     this.#content = new Trimmed(options.added);
     this.#reasoning = new Trimmed(options.added);
     const begins = options.begins ?? options.format.begins;
-    if (begins) this.#state = inside(begins);
-    else this.#state = options.format.leading ? { kind: 'leading', head: '' } : OUTSIDE;
+    this.#state = begins ? inside(begins) : OUTSIDE;
   }
 
   push(guarded: string): ReplyDelta {
@@ -57,48 +56,42 @@ export class ReplyParser {
 
   #step(atEnd: boolean): boolean {
     switch (this.#state.kind) {
-      case 'leading':
-        return this.#stepLeading(this.#state, atEnd);
       case 'outside':
         return this.#stepOutside(atEnd);
       case 'inside':
         return this.#stepInside(this.#state, atEnd);
+      case 'unmarked':
+        return this.#stepUnmarked(this.#state, atEnd);
     }
-  }
-
-  #stepLeading(state: Leading, atEnd: boolean): boolean {
-    const { format, tools } = this.#options;
-    if (this.#rest === '' && !atEnd) return false;
-    state.head += this.#rest;
-    this.#rest = '';
-    // Asked of the head alone until it is sure; a head that long is no call.
-    const answer = state.isCall ? 'call' : format.leading!(state.head, tools);
-    if (answer === 'unsure' && !atEnd && state.head.length < LONGEST_HEAD) return false;
-    if (answer === 'call') {
-      state.isCall = true;
-      if (!atEnd) return false;
-      this.#take(format.readLeading!(state.head, tools));
-      this.#state = OUTSIDE;
-      return false;
-    }
-    this.#rest = state.head;
-    this.#state = OUTSIDE;
-    return true;
   }
 
   #stepOutside(atEnd: boolean): boolean {
     const found = this.#marks.open.exec(this.#rest);
-    if (found) {
-      this.#content.write(this.#rest.slice(0, found.index));
-      this.#rest = this.#rest.slice(found.index + found[0].length);
-      this.#state = inside(this.#marks.blocks.get(found[0])!);
+    const waiting = atEnd ? 0 : unfinished(this.#rest, this.#marks.openings);
+    const certain = found ? found.index : this.#rest.length - waiting;
+    const { unmarked } = this.#options.format;
+    const unmarkedAt = unmarked ? this.#rest.slice(0, certain).search(unmarked.from) : -1;
+    if (unmarkedAt >= 0) {
+      this.#content.write(this.#rest.slice(0, unmarkedAt));
+      this.#rest = this.#rest.slice(unmarkedAt);
+      this.#state = { kind: 'unmarked', chunks: [] };
       return true;
     }
-    const certain = atEnd
-      ? this.#rest.length
-      : this.#rest.length - unfinished(this.#rest, this.#marks.openings);
     this.#content.write(this.#rest.slice(0, certain));
-    this.#rest = this.#rest.slice(certain);
+    this.#rest = this.#rest.slice(certain + (found?.[0].length ?? 0));
+    if (!found) return false;
+    const block = this.#marks.blocks.get(found[0]);
+    if (block) this.#state = inside(block);
+    return true;
+  }
+
+  #stepUnmarked(state: Unmarked, atEnd: boolean): boolean {
+    state.chunks.push(this.#rest);
+    this.#rest = '';
+    if (!atEnd) return false;
+    const { format, tools } = this.#options;
+    this.#state = OUTSIDE;
+    this.#take(format.unmarked!.read(state.chunks.join(''), tools));
     return false;
   }
 
@@ -204,16 +197,15 @@ export class ReplyParser {
   }
 }
 
-interface Leading {
-  readonly kind: 'leading';
-  head: string;
-  isCall?: boolean;
+interface Unmarked {
+  readonly kind: 'unmarked';
+  readonly chunks: string[];
 }
 
 interface Inside {
   readonly kind: 'inside';
   readonly block: Block;
-  /** What ends the block: its closing marks, or, if it has none, the next opening of the same kind. */
+  /** What ends the block. */
   readonly marks: readonly string[];
   readonly close: RegExp;
   /** Text that holds no mark. */
@@ -223,13 +215,12 @@ interface Inside {
   sink: ReturnType<NonNullable<Block['sink']>>;
 }
 
-type State = Leading | Inside | { readonly kind: 'outside' };
+type State = Unmarked | Inside | { readonly kind: 'outside' };
 
 const OUTSIDE: State = { kind: 'outside' };
-const LONGEST_HEAD = 256;
 
 function inside(block: Block): Inside {
-  const marks = block.close.length > 0 ? block.close : [block.open];
+  const marks = [...block.close, ...(block.until ?? [])];
   const sink = block.sink ? block.sink('') : { kind: 'whole' as const };
   return { kind: 'inside', block, marks, close: anyOf(marks), chunks: [], unsearched: '', sink };
 }
@@ -242,8 +233,8 @@ interface Marks {
   readonly call: RegExp | undefined;
 }
 
-function marksOf(blocks: readonly Block[]): Marks {
-  const openings = blocks.map(({ open }) => open);
+function marksOf({ blocks, ignored = [] }: ToolFormat): Marks {
+  const openings = [...blocks.map(({ open }) => open), ...ignored];
   const calls = blocks.filter(({ read }) => read !== undefined).map(({ open }) => open);
   return {
     blocks: new Map(blocks.map((block) => [block.open, block])),

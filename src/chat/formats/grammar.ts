@@ -24,8 +24,10 @@ export type Sink =
 /** A stretch of a reply between marks. */
 export interface Block {
   readonly open: string;
-  /** The first of these closes it; with none, it goes on to the next block or the end of the reply. */
+  /** The first of these closes it; with none, it goes on to the end of the reply. */
   readonly close: readonly string[];
+  /** Marks that end it too, and begin what comes next. */
+  readonly until?: readonly string[];
   /** Where its text goes; `whole` if not given. Asked again while it answers `unsure`. */
   sink?(body: string): Sink;
   /** Asked of a whole block. `closed` is false where the reply ended first. Never throws. */
@@ -43,10 +45,13 @@ export interface ToolFormat {
   readonly blocks: readonly Block[];
   /** A reply begins inside this block, without its opening mark. */
   readonly begins?: Block;
-  /** For calls without marks: is the reply, which begins with `head`, a call as a whole? */
-  leading?(head: string, tools: readonly ToolSchema[]): 'call' | 'content' | 'unsure';
-  /** Reads such a reply. */
-  readLeading?(text: string, tools: readonly ToolSchema[]): Piece[];
+  /** Marks that say nothing by themselves. */
+  readonly ignored?: readonly string[];
+  /** Calls without marks: from the first match on, outside blocks, the reply is kept and read as a whole. */
+  readonly unmarked?: {
+    readonly from: RegExp;
+    read(text: string, tools: readonly ToolSchema[]): Piece[];
+  };
 }
 
 export const THINK: Block = {
