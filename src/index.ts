@@ -16,7 +16,7 @@ export {
 export { type ToolLoopOptions, toolLoop } from './agent/tool-loop.ts';
 export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
 export { arrayDataset, type Dataset } from './dataset/dataset.ts';
-export { openDataset } from './dataset/open.ts';
+export { csv, jsonl, openDataset, parquet } from './dataset/open.ts';
 export type { SamplerOptions } from './dataset/sampler.ts';
 export { type EmbeddedOptions, embedded } from './engine/embedded.ts';
 export { type CreateModelOptions, createModel, type ModelSize } from './engine/model/create.ts';
