@@ -1,8 +1,25 @@
 /** The public API, in the order in which data flows. */
 export { type Agent, type AgentContext, type AgentOptions, agent, type Model } from './agent/agent.ts';
+export { type AgentModuleOptions, loadAgent, loadAgentFile } from './agent/agent-file.ts';
+export {
+  type AgentsByNameOptions,
+  agentsByName,
+  type BuiltInAgentOptions,
+  builtInAgents,
+} from './agent/agents-by-name.ts';
+export { type ClassTool, classTool, type ResultLimits } from './agent/class-tool.ts';
 export type { InputSchema } from './agent/input-schema.ts';
 export type { Limits } from './agent/limits.ts';
 export type { Sampling } from './agent/sampling.ts';
+export {
+  failedToolCalls,
+  isCorrect,
+  type LoopProgress,
+  repeatedReplies,
+  replySays,
+  type Stop,
+  toolSucceeded,
+} from './agent/stops.ts';
 export {
   type Keep,
   type Tool,
@@ -13,7 +30,8 @@ export {
   type TrajectorySoFar,
   tool,
 } from './agent/tool.ts';
-export { type ToolLoopOptions, toolLoop } from './agent/tool-loop.ts';
+export { loadToolFile, toolsFromConfig } from './agent/tool-file.ts';
+export { singleTurn, type ToolLoopOptions, toolLoop } from './agent/tool-loop.ts';
 export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
 export { arrayDataset, type Dataset } from './dataset/dataset.ts';
 export { csv, jsonl, openDataset, parquet } from './dataset/open.ts';

@@ -39,8 +39,11 @@ export interface CompiledSchema {
 }
 
 /** Throws a ConfigError when the schema cannot be told to a model or is not a schema. */
-export function compileSchema(schema: InputSchema, owner: string): CompiledSchema {
-  return isStandardSchema(schema) ? fromStandardSchema(schema, owner) : fromJsonSchema(schema, owner);
+export function compileSchema(schema: InputSchema, owner: string, { coerce = false } = {}): CompiledSchema {
+  if (!isStandardSchema(schema)) return fromJsonSchema(schema, owner, coerce ? coercing : checking);
+  if (coerce)
+    throw new ConfigError(`${owner}: coerceInput is for plain JSON schemas; let the schema itself coerce`);
+  return fromStandardSchema(schema, owner);
 }
 
 function isStandardSchema(schema: InputSchema): schema is StandardSchema {
@@ -65,9 +68,11 @@ function fromStandardSchema(schema: StandardSchema, owner: string): CompiledSche
   };
 }
 
-const ajv = new Ajv2020({ allErrors: true, strict: false, useDefaults: true, validateFormats: false });
+const OPTIONS = { allErrors: true, strict: false, useDefaults: true, validateFormats: false };
+const checking = new Ajv2020(OPTIONS);
+const coercing = new Ajv2020({ ...OPTIONS, coerceTypes: true });
 
-function fromJsonSchema(schema: JsonSchema, owner: string): CompiledSchema {
+function fromJsonSchema(schema: JsonSchema, owner: string, ajv: Ajv2020): CompiledSchema {
   let validate: ValidateFunction;
   try {
     validate = ajv.compile(schema);

@@ -49,6 +49,8 @@ export interface ToolOptions<Schema extends InputSchema, State> {
   readonly name: string;
   readonly description: string;
   readonly input: Schema;
+  /** For a plain JSON schema: 3 passes where text is asked for, "3" where a number is. */
+  readonly coerceInput?: boolean;
   run(input: InputOf<Schema>, context: ToolContext<State>): ToolOutput | Promise<ToolOutput>;
   /** Makes a trajectory's state, at its first call of this tool. A failure is the environment's, not the model's. */
   open?(context: Omit<ToolContext, 'state'>): State | Promise<State>;
@@ -95,7 +97,7 @@ export function tool<const Schema extends InputSchema, State = undefined>(
   }
   if (pure && options.open)
     throw new ConfigError(`${owner}: pure, but it has state; leave out one of the two`);
-  const input = compileSchema(options.input, owner);
+  const input = compileSchema(options.input, owner, { coerce: options.coerceInput ?? false });
   const stateful = options as unknown as ToolOptions<InputSchema, unknown>;
   return {
     kind: 'tool',

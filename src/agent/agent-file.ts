@@ -1,0 +1,91 @@
+/**
+ * Agents from an agent-loop YAML, and by module:
+ *
+ *   - name: my_agent
+ *     _target_: agents.ts#MyAgent     # an agent, a function of the other keys, or a class with run(context)
+ *     max_rounds: 3                   # everything else is its argument
+ */
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { ConfigError } from '../errors.ts';
+import { loadExport } from '../lib/load-export.ts';
+import type { Task } from '../types.ts';
+import { type Agent, type AgentContext, agent } from './agent.ts';
+import type { Tool } from './tool.ts';
+
+const entries = z.array(z.looseObject({ name: z.string(), _target_: z.string() }));
+
+/** Python loops of the seeds and of verl, by the last part of their path, and the built-in agent of each. */
+const PYTHON_LOOPS: Readonly<Record<string, string>> = {
+  SingleTurnAgentLoop: 'single_turn_agent',
+  ToolAgentLoop: 'tool_agent',
+  ReactAgentLoop: 'react_agent',
+  GSM8KToolAgentLoop: 'tool_agent',
+};
+
+export interface AgentModuleOptions<T> {
+  readonly directory: string;
+  readonly tools: readonly Tool[];
+  readonly builtIn: Readonly<Record<string, Agent<T>>>;
+}
+
+export async function loadAgentFile<T = Task>(
+  path: string,
+  options: Omit<AgentModuleOptions<T>, 'directory'>,
+): Promise<Record<string, Agent<T>>> {
+  const file = resolve(path);
+  if (!existsSync(file)) throw new ConfigError(`Agent loop configuration file not found: ${file}`);
+  const result = entries.safeParse(parse(await readFile(file, 'utf8')));
+  if (!result.success) {
+    const why = z.prettifyError(result.error).replace(/\s+/g, ' ');
+    throw new ConfigError(`${path} is not a list of agents {name, _target_, …}: ${why}`);
+  }
+  const agents: Record<string, Agent<T>> = {};
+  for (const { name, _target_: target, ...config } of result.data) {
+    agents[name] = await loadAgent(target, config, { ...options, directory: dirname(file) });
+  }
+  return agents;
+}
+
+/** The agent that `path.ts#Export` or a Python loop of the seeds names. */
+export async function loadAgent<T = Task>(
+  target: string,
+  config: Readonly<Record<string, unknown>>,
+  { directory, tools, builtIn }: AgentModuleOptions<T>,
+): Promise<Agent<T>> {
+  const where = `agent '${target}'`;
+  if (!target.includes('#')) {
+    const loop = PYTHON_LOOPS[target.split('.').at(-1)!];
+    if (loop !== undefined && builtIn[loop]) return builtIn[loop];
+    throw new ConfigError(
+      `${where} is a Python class that has no counterpart here. Write the agent in TypeScript and name it ` +
+        `\`path.ts#Export\`, the path relative to ${directory}; known loops are ${Object.keys(PYTHON_LOOPS).join(', ')}`,
+    );
+  }
+  const exported = await loadExport(target, directory, where);
+  if (isAgent<T>(exported)) return exported;
+  if (isClass<T>(exported)) {
+    // A fresh instance for each trajectory, as verl makes one.
+    return agent<T>((context) => new exported(config).run(context), { name: target, tools });
+  }
+  if (typeof exported === 'function') {
+    const made: unknown = await exported({ ...config, tools });
+    if (isAgent<T>(made)) return made;
+  }
+  throw new ConfigError(
+    `${where}: the export is neither an agent, a class with run(context), nor a function of its arguments that gives one`,
+  );
+}
+
+const isAgent = <T>(value: unknown): value is Agent<T> => (value as Agent<T> | undefined)?.kind === 'agent';
+
+function isClass<T>(
+  value: unknown,
+): value is new (
+  config: Readonly<Record<string, unknown>>,
+) => { run(context: AgentContext<T>): Promise<void> } {
+  return typeof value === 'function' && /^class\b/.test(Function.prototype.toString.call(value));
+}

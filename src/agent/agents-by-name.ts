@@ -1,0 +1,75 @@
+/**
+ * Agents chosen per task by name, as verl's `agent_name` column does: `single_turn_agent`, `tool_agent` (also
+ * `tool_agent_loop`), `react_agent`, and those of an agent-loop file. A batch may mix them.
+ */
+import { ConfigError } from '../errors.ts';
+import { nearest } from '../lib/nearest.ts';
+import type { Message, Task } from '../types.ts';
+import { type Agent, agent } from './agent.ts';
+import type { Stop } from './stops.ts';
+import type { Tool } from './tool.ts';
+import { singleTurn, toolLoop } from './tool-loop.ts';
+
+export interface BuiltInAgentOptions<T> {
+  readonly prompt: (task: T) => string | readonly Message[];
+  readonly tools: readonly Tool[];
+  readonly toolsOf?: (task: T) => readonly string[] | undefined;
+  readonly stopWhen?: readonly Stop<T>[];
+}
+
+/** The names that verl registers; ReAct is the tool loop for now. */
+export function builtInAgents<T = Task>(options: BuiltInAgentOptions<T>): Record<string, Agent<T>> {
+  const { prompt } = options;
+  return {
+    single_turn_agent: singleTurn<T>({ prompt, name: 'single_turn_agent' }),
+    tool_agent: toolLoop<T>({ ...options, name: 'tool_agent' }),
+    tool_agent_loop: toolLoop<T>({ ...options, name: 'tool_agent_loop' }),
+    react_agent: toolLoop<T>({ ...options, name: 'react_agent' }),
+  };
+}
+
+export interface AgentsByNameOptions<T> {
+  readonly agents: Readonly<Record<string, Agent<T>>>;
+  /** For tasks that name none. */
+  readonly default: string;
+  readonly nameOf?: (task: T) => string | undefined;
+  /** Said once: tools are given, but a task runs an agent that offers none. */
+  readonly warn?: (message: string) => void;
+}
+
+/** One agent that hands each task to the one it names. */
+export function agentsByName<T = Task>(options: AgentsByNameOptions<T>): Agent<T> {
+  const { agents, nameOf = agentNameOf, warn } = options;
+  const find = (name: string): Agent<T> => {
+    if (Object.hasOwn(agents, name)) return agents[name]!;
+    const known = Object.keys(agents);
+    throw new ConfigError(
+      `there is no agent '${name}'; did you mean ${nearest(name, known)}? Registered: ${known.join(', ')}`,
+    );
+  };
+  find(options.default);
+  const tools = [...new Set(Object.values(agents).flatMap((one) => one.tools))];
+  let warned = false;
+  return agent<T>(
+    async (context) => {
+      const name = nameOf(context.task) ?? options.default;
+      const chosen = find(name);
+      if (!warned && tools.length > 0 && chosen.tools.length === 0) {
+        warned = true;
+        warn?.(
+          `task ${context.taskIndex} runs ${name}, which offers no tools, although ${tools.length} are given ` +
+            `(${tools.map((one) => one.name).join(', ')}); set agent_name to tool_agent to use them`,
+        );
+      }
+      context.extra.agent = name;
+      await chosen.run({ ...context, tools: chosen.tools });
+    },
+    { name: 'agents by name', tools },
+  );
+}
+
+function agentNameOf(task: unknown): string | undefined {
+  const { agentName, agent_name: column } = task as Readonly<Record<string, unknown>>;
+  const name = agentName ?? column;
+  return typeof name === 'string' ? name : undefined;
+}

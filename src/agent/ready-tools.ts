@@ -1,0 +1,41 @@
+/** Tools that come with Rollcall, by the class names that the seeds and verl's examples give them. */
+import type { ToolSchema } from '../types.ts';
+import type { ResultLimits } from './class-tool.ts';
+import type { Tool } from './tool.ts';
+import { geo3kTool, gsm8kTool } from './tools/answer-tools.ts';
+import { CALCULATOR_SCHEMA, calculatorTool } from './tools/calculator.ts';
+import { sandboxTool, searchTool } from './tools/http-tools.ts';
+
+type MakeTool = (
+  config: Readonly<Record<string, unknown>>,
+  schema: ToolSchema | undefined,
+  limits: ResultLimits,
+) => Tool;
+
+/** By the last part of a Python class path. */
+const BY_CLASS: Readonly<Record<string, MakeTool>> = {
+  Gsm8kTool: (_, schema, limits) => gsm8kTool(schema, limits),
+  Geo3kTool: (_, schema, limits) => geo3kTool(schema, limits),
+  SearchTool: searchTool,
+  SandboxFusionTool: sandboxTool,
+  CustomSandboxFusionTool: sandboxTool,
+};
+
+/** By the name in a short form, as seed 004 writes it. */
+const BY_NAME: Readonly<Record<string, MakeTool>> = {
+  calculator: (_, schema = CALCULATOR_SCHEMA) => calculatorTool(schema),
+  calc_gsm8k_reward: BY_CLASS.Gsm8kTool!,
+  calc_geo3k_reward: BY_CLASS.Geo3kTool!,
+  search: searchTool,
+  code_interpreter: sandboxTool,
+};
+
+export const readyToolOfClass = (className: string): MakeTool | undefined =>
+  own(BY_CLASS, className.split('.').at(-1)!);
+export const readyToolNamed = (name: string): MakeTool | undefined => own(BY_NAME, name);
+export const readyToolNames = (): string[] => Object.keys(BY_NAME);
+export const readyToolClasses = (): string[] => Object.keys(BY_CLASS);
+
+function own<V>(table: Readonly<Record<string, V>>, key: string): V | undefined {
+  return Object.hasOwn(table, key) ? table[key] : undefined;
+}

@@ -1,0 +1,160 @@
+/**
+ * Tools from YAML or JSON, as verl's examples and the seeds write them:
+ *
+ *   tools:
+ *     - class_name: "verl.tools.gsm8k_tool.Gsm8kTool"    # one of ours, or path.ts#Export
+ *       config: { type: native }
+ *       tool_schema: { type: function, function: { name, description, parameters } }
+ *     - name: calculator                                 # the short form of seed 004
+ *       description: "A calculator …"
+ *       parameters: { type: object, properties: … }
+ *       module: tools.ts#calculate                       # where the name is not one of ours
+ */
+import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { ConfigError } from '../errors.ts';
+import { loadExport } from '../lib/load-export.ts';
+import type { ToolSchema } from '../types.ts';
+import { type ClassTool, classTool, type ResultLimits } from './class-tool.ts';
+import { readyToolClasses, readyToolNamed, readyToolNames, readyToolOfClass } from './ready-tools.ts';
+import { checkToolNames, type Tool, type ToolContext, type ToolOutput, tool } from './tool.ts';
+
+const parameters = z
+  .record(z.string(), z.unknown())
+  .default({ type: 'object', properties: {}, required: [] });
+const schemaEntry = z.object({
+  type: z.literal('function').default('function'),
+  function: z.looseObject({ name: z.string(), description: z.string().default(''), parameters }),
+});
+const classEntry = z.strictObject({
+  class_name: z.string(),
+  config: z.record(z.string(), z.unknown()).nullish(),
+  tool_schema: schemaEntry.nullish(),
+});
+const shortEntry = z.strictObject({
+  name: z.string(),
+  description: z.string().default(''),
+  parameters,
+  module: z.string().optional(),
+  config: z.record(z.string(), z.unknown()).nullish(),
+});
+
+export async function loadToolFile(path: string, limits: ResultLimits = {}): Promise<Tool[]> {
+  let content: unknown;
+  try {
+    content = parse(await readFile(path, 'utf8'));
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError(`tool file ${path} cannot be read: ${why}`, { cause });
+  }
+  const list = (content as { tools?: unknown } | null)?.tools;
+  if (!Array.isArray(list)) throw new ConfigError(`tool file ${path} has no list under \`tools:\``);
+  return toolsFromConfig(list, { directory: dirname(resolve(path)), source: path, limits });
+}
+
+/** The entries of such a list, wherever it stands. Modules are relative to `directory`. */
+export async function toolsFromConfig(
+  list: readonly unknown[],
+  { directory, source, limits = {} }: { directory: string; source: string; limits?: ResultLimits },
+): Promise<Tool[]> {
+  const tools: Tool[] = [];
+  for (const [index, entry] of list.entries()) {
+    const where = `${source}, tools[${index}]`;
+    const isClass = typeof entry === 'object' && entry !== null && 'class_name' in entry;
+    tools.push(
+      ...(isClass
+        ? await fromClassEntry(read(classEntry, entry, where), where, directory, limits)
+        : await fromShortEntry(read(shortEntry, entry, where), where, directory, limits)),
+    );
+  }
+  checkToolNames(tools);
+  return tools;
+}
+
+function read<Schema extends z.ZodType>(schema: Schema, entry: unknown, where: string): z.output<Schema> {
+  const result = schema.safeParse(entry);
+  if (result.success) return result.data;
+  throw new ConfigError(`${where} is not a tool: ${z.prettifyError(result.error).replace(/\s+/g, ' ')}`);
+}
+
+async function fromClassEntry(
+  { class_name: name, config, tool_schema: schema }: z.output<typeof classEntry>,
+  where: string,
+  directory: string,
+  limits: ResultLimits,
+): Promise<Tool[]> {
+  const type = config?.type ?? 'native';
+  if (type !== 'native') {
+    throw new ConfigError(`${where}: config.type is ${JSON.stringify(type)}; this build knows 'native'`);
+  }
+  if (name.includes('#')) {
+    const exported = await loadExport(name, directory, where);
+    return fromExport(exported, { config: config ?? {}, schema: schema ?? undefined, where, limits });
+  }
+  const make = readyToolOfClass(name);
+  if (make) return [make(config ?? {}, schema ?? undefined, limits)];
+  throw new ConfigError(
+    `${where}: class_name '${name}' is a Python class that has no counterpart here. Write the tool in TypeScript and ` +
+      `name it \`path.ts#Export\`, the path relative to ${directory}; ready are ${readyToolClasses().join(', ')}`,
+  );
+}
+
+async function fromShortEntry(
+  { name, description, parameters: given, module, config }: z.output<typeof shortEntry>,
+  where: string,
+  directory: string,
+  limits: ResultLimits,
+): Promise<Tool[]> {
+  const schema: ToolSchema = { type: 'function', function: { name, description, parameters: given } };
+  if (module !== undefined) {
+    const exported = await loadExport(module, directory, where);
+    return fromExport(exported, { config: config ?? {}, schema, where, limits });
+  }
+  const make = readyToolNamed(name);
+  if (make) return [make(config ?? {}, schema, limits)];
+  throw new ConfigError(
+    `${where}: nothing runs the tool '${name}'; add \`module: path.ts#Export\`. Ready by name are ${readyToolNames().join(', ')}`,
+  );
+}
+
+interface ExportedTool {
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly schema: ToolSchema | undefined;
+  readonly where: string;
+  readonly limits: ResultLimits;
+}
+
+type Run = (
+  input: Record<string, unknown>,
+  context: ToolContext<unknown>,
+) => ToolOutput | Promise<ToolOutput>;
+
+/** An export is a tool, a list of tools, a class, or the function that runs the tool whose schema the file has. */
+function fromExport(exported: unknown, { config, schema, where, limits }: ExportedTool): Tool[] {
+  if (isTool(exported)) return [exported];
+  if (Array.isArray(exported) && exported.every(isTool)) return exported;
+  if (isClass(exported)) {
+    const instance = new exported(config, schema);
+    const used = schema ?? instance.toolSchema;
+    if (typeof instance.execute !== 'function') {
+      throw new ConfigError(`${where}: the class has no execute(instanceId, parameters)`);
+    }
+    if (!used) throw new ConfigError(`${where}: no tool_schema in the file, and the class has no toolSchema`);
+    return [classTool(instance, used, limits)];
+  }
+  if (typeof exported === 'function' && schema) {
+    const { name, description, parameters: input } = schema.function;
+    return [tool({ name, description, input, coerceInput: true, ...limits, run: exported as Run })];
+  }
+  throw new ConfigError(
+    `${where}: the export is neither a tool, a class with execute(), nor (beside a schema in the file) a function`,
+  );
+}
+
+const isTool = (value: unknown): value is Tool => (value as Tool | undefined)?.kind === 'tool';
+
+function isClass(value: unknown): value is new (config: unknown, schema: unknown) => ClassTool {
+  return typeof value === 'function' && /^class\b/.test(Function.prototype.toString.call(value));
+}

@@ -1,0 +1,36 @@
+import { Parser } from 'expr-eval-fork';
+import type { ToolSchema } from '../../types.ts';
+import { type Tool, tool } from '../tool.ts';
+
+export const CALCULATOR_SCHEMA: ToolSchema = {
+  type: 'function',
+  function: {
+    name: 'calculator',
+    description: 'A calculator that evaluates arithmetic expressions such as 3*(4+5).',
+    parameters: {
+      type: 'object',
+      properties: { expression: { type: 'string', description: 'The expression to evaluate.' } },
+      required: ['expression'],
+    },
+  },
+};
+
+const parser = new Parser({ operators: { assignment: false, logical: false, comparison: false, in: false } });
+
+/** Arithmetic only: nothing of the program can be reached from an expression. */
+export function evaluateExpression(expression: string): number {
+  const value: unknown = parser.evaluate(expression.replaceAll(',', '').replaceAll('**', '^'));
+  if (typeof value !== 'number' || !Number.isFinite(value)) throw new Error(`the result is ${String(value)}`);
+  return value;
+}
+
+export function calculatorTool(schema: ToolSchema = CALCULATOR_SCHEMA): Tool {
+  const { name, description, parameters } = schema.function;
+  return tool({
+    name,
+    description,
+    input: parameters,
+    pure: true,
+    run: (input) => String(Number(evaluateExpression(String(input.expression)).toPrecision(12))),
+  });
+}

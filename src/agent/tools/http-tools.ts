@@ -1,0 +1,150 @@
+/** Tools that ask a service: Search-R1's retriever and the Sandbox Fusion code runner, as verl's tools ask them. */
+import { ConfigError, ToolError } from '../../errors.ts';
+import { realClock, sleep } from '../../lib/clock.ts';
+import { type Semaphore, semaphore } from '../../lib/semaphore.ts';
+import type { ToolSchema } from '../../types.ts';
+import type { ResultLimits } from '../class-tool.ts';
+import { type Tool, type ToolResult, tool } from '../tool.ts';
+
+type Config = Readonly<Record<string, unknown>>;
+
+const object = (properties: Record<string, object>, required: readonly string[]) => ({
+  type: 'object',
+  properties,
+  required,
+});
+
+export const SEARCH_SCHEMA: ToolSchema = {
+  type: 'function',
+  function: {
+    name: 'search',
+    description: 'Searches for passages by one or several queries.',
+    parameters: object(
+      { query_list: { type: 'array', items: { type: 'string' }, description: 'The queries.' } },
+      ['query_list'],
+    ),
+  },
+};
+
+/** `config`: retrieval_service_url, topk (3), timeout in seconds (30), rate_limit (120 at once). */
+export function searchTool(config: Config, schema = SEARCH_SCHEMA, limits: ResultLimits = {}): Tool {
+  const url = requiredUrl(config, 'retrieval_service_url', 'search tool');
+  const slots = semaphore(Number(config.rate_limit ?? 120));
+  const topk = Number(config.topk ?? 3);
+  return tool({
+    ...named(schema),
+    ...limits,
+    coerceInput: true,
+    timeoutMs: 1000 * (60 + 2 * Number(config.timeout ?? 30)),
+    run: async (input, { signal }): Promise<ToolResult> => {
+      const queries = input.query_list;
+      if (!Array.isArray(queries) || queries.length === 0) {
+        throw new Error("'query_list' is missing, empty, or not a list");
+      }
+      const answer = (await post(url, { queries, topk, return_scores: true }, { slots, signal, config })) as {
+        result?: readonly (readonly { document?: { contents?: string } }[])[];
+      };
+      const found = (answer.result ?? []).map((passages) => passages.map(passageText).join('').trim());
+      const total = (answer.result ?? []).reduce((sum, passages) => sum + passages.length, 0);
+      return {
+        content: JSON.stringify({ result: total > 0 ? found.join('\n---\n') : 'No search results found.' }),
+        metrics: { query_count: queries.length, total_results: total },
+      };
+    },
+  });
+}
+
+/** `Doc 1 (Title: t)` and the passage; a passage's first line is its title. */
+function passageText({ document }: { document?: { contents?: string } }, index: number): string {
+  const [title = '', ...text] = (document?.contents ?? '').split('\n');
+  return `Doc ${index + 1} (Title: ${title})\n${text.join('\n')}\n\n`;
+}
+
+export const SANDBOX_SCHEMA: ToolSchema = {
+  type: 'function',
+  function: {
+    name: 'code_interpreter',
+    description: 'A tool for executing code.',
+    parameters: object({ code: { type: 'string', description: 'The code to execute.' } }, ['code']),
+  },
+};
+
+/** `config`: sandbox_fusion_url, default_timeout in seconds (30), default_language, memory_limit_mb, rate_limit (10). */
+export function sandboxTool(config: Config, schema = SANDBOX_SCHEMA, limits: ResultLimits = {}): Tool {
+  const url = requiredUrl(config, 'sandbox_fusion_url', 'code tool');
+  const slots = semaphore(Number(config.rate_limit ?? 10));
+  const timeout = Number(config.default_timeout ?? 30);
+  return tool({
+    ...named(schema),
+    ...limits,
+    coerceInput: true,
+    timeoutMs: 1000 * (60 + 2 * timeout),
+    run: async (input, { signal }) => {
+      const request = {
+        code: withoutFence(String(input.code)),
+        language: String(input.language ?? config.default_language ?? 'python'),
+        compile_timeout: timeout,
+        run_timeout: timeout,
+        memory_limit_MB: Number(config.memory_limit_mb ?? 1024),
+        stdin: '',
+        files: {},
+        fetch_files: [],
+      };
+      const { run_result: ran } = (await post(url, request, { slots, signal, config })) as {
+        run_result?: { status?: string; stdout?: string; stderr?: string };
+      };
+      return ran?.status === 'Finished' ? `${ran.stdout ?? ''}${ran.stderr ?? ''}` : 'no stdout here';
+    },
+  });
+}
+
+const withoutFence = (code: string) => /```(?:\w+)?\n([\s\S]*?)```/.exec(code)?.[1] ?? code;
+
+const named = ({ function: { name, description, parameters } }: ToolSchema) => ({
+  name,
+  description,
+  input: parameters,
+});
+
+function requiredUrl(config: Config, key: string, what: string): string {
+  const url = config[key];
+  if (typeof url === 'string' && URL.canParse(url)) return url;
+  throw new ConfigError(`the ${what} needs config.${key}, a URL; it is ${JSON.stringify(url) ?? 'missing'}`);
+}
+
+const RETRIES = 3;
+
+/** A busy or failing service is asked again; one that stays down is the environment's failure, not the model's. */
+async function post(
+  url: string,
+  body: object,
+  { slots, signal, config }: { slots: Semaphore; signal: AbortSignal; config: Config },
+): Promise<unknown> {
+  return slots.run(async () => {
+    for (let attempt = 0; ; attempt++) {
+      signal.throwIfAborted();
+      const timeout = AbortSignal.timeout(
+        1000 * Number(config.timeout ?? config.default_timeout ?? 30) + 10_000,
+      );
+      try {
+        const response = await fetch(url, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify(body),
+          signal: AbortSignal.any([signal, timeout]),
+        });
+        if (response.ok) return await response.json();
+        if (response.status < 500) throw new Error(`${url} answered ${response.status}`);
+        throw new TypeError(`${url} answered ${response.status}`);
+      } catch (cause) {
+        signal.throwIfAborted();
+        const mayRecover = cause instanceof TypeError || (cause as Error).name === 'TimeoutError';
+        if (!mayRecover) throw cause;
+        if (attempt >= RETRIES) {
+          throw new ToolError(`${url} does not answer: ${(cause as Error).message}`, { cause });
+        }
+        await sleep(realClock(), 1000 * (attempt + 1), signal);
+      }
+    }
+  });
+}

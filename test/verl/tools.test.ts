@@ -1,0 +1,358 @@
+/** verl's tools, row by row of its feature table (C), and where we do better. */
+import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  loadToolFile,
+  reward,
+  rollout,
+  type Task,
+  type Tool,
+  type Turn,
+  toolLoop,
+  toolsFromConfig,
+} from 'rollcall';
+import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+import { describe, expect, onTestFinished, test } from 'vitest';
+
+const { tokenizer, format } = byteModel();
+const call = (name: string, given: object = {}) =>
+  `<tool_call>{"name": "${name}", "arguments": ${JSON.stringify(given)}}</tool_call>`;
+
+async function play(tools: readonly Tool[], reply: ScriptedEngineOptions['reply'], task: Task = {}) {
+  const engine = scriptedEngine({ tokenizer, reply });
+  const [group] = await rollout({
+    tasks: [{ index: 0, task }],
+    attempts: 1,
+    step: 1,
+    agent: toolLoop({ prompt: 'go', tools }),
+    server: engine,
+    format,
+    rewards: [reward('one', () => 1)],
+    seed: 1,
+    tolerateFailedShare: 1,
+  });
+  return { ...group!.attempts[0]!, engine };
+}
+
+const results = ({ toolRuns }: Turn) => toolRuns.map(({ result }) => result);
+
+async function folder(files: Readonly<Record<string, string>>): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'rollcall-tools-'));
+  for (const [name, text] of Object.entries(files)) {
+    await mkdir(join(path, name, '..'), { recursive: true });
+    await writeFile(join(path, name), text);
+  }
+  return path;
+}
+
+/** As in verl's examples/sglang_multiturn/config/tool_config/gsm8k_tool_config.yaml. */
+const GSM8K_YAML = `tools:
+  - class_name: "verl.tools.gsm8k_tool.Gsm8kTool"
+    config:
+      type: native
+    tool_schema:
+      type: "function"
+      function:
+        name: "calc_gsm8k_reward"
+        description: "A tool for calculating the reward of gsm8k. (1.0 if parsed answer is correct, 0.0 if parsed answer is incorrect or not correctly parsed)"
+        parameters:
+          type: "object"
+          properties:
+            answer:
+              type: "string"
+              description: "The model's answer to the GSM8K math problem, must be a digits"
+          required: ["answer"]
+`;
+
+describe('verl 1.C', () => {
+  test('C1: the tool YAML of the seeds loads as written; other types and shapes are refused by name', async () => {
+    const path = await folder({
+      'gsm8k.yaml': GSM8K_YAML,
+      'bad.yaml': 'tool: []',
+      'b.json': '{"tools": []}',
+    });
+    const [gsm8k] = await loadToolFile(join(path, 'gsm8k.yaml'));
+    expect(gsm8k!.schema.function).toMatchObject({
+      name: 'calc_gsm8k_reward',
+      parameters: { required: ['answer'] },
+    });
+    expect(await loadToolFile(join(path, 'b.json'))).toEqual([]);
+    await expect(loadToolFile(join(path, 'bad.yaml'))).rejects.toThrow(/no list under `tools:`/);
+    await expect(loadToolFile(join(path, 'none.yaml'))).rejects.toThrow(/none.yaml cannot be read/);
+    const load = (entry: object) => toolsFromConfig([entry], { directory: path, source: 'tools.yaml' });
+    await expect(
+      load({ class_name: 'verl.tools.gsm8k_tool.Gsm8kTool', config: { type: 'rpc' } }),
+    ).rejects.toThrow(/tools\[0\]: config.type is "rpc"/);
+    await expect(load({ class_name: 'my.pkg.MyTool' })).rejects.toThrow(/name it `path.ts#Export`/);
+    await expect(load({ class_name: 'my.ts#MyTool' })).rejects.toThrow(/there is no file .*my.ts/);
+    await expect(load({ name: 'angle_solver' })).rejects.toThrow(
+      /nothing runs the tool 'angle_solver'; add `module/,
+    );
+    await expect(load({ title: 'x' })).rejects.toThrow(/tools\[0\] is not a tool/);
+  });
+
+  test('C1: the short form of seed 004 is the ready calculator', async () => {
+    const [calculator] = await toolsFromConfig(
+      [
+        {
+          name: 'calculator',
+          description: 'A calculator that can evaluate mathematical expressions',
+          parameters: {
+            type: 'object',
+            properties: {
+              expression: { type: 'string', description: 'The mathematical expression to evaluate' },
+            },
+          },
+        },
+      ],
+      { directory: '.', source: 'seed 004' },
+    );
+    const calls = ['123 + 456', '2**10', '1,000*3', '0.1+0.2', 'process.exit()', '1/0'];
+    const { trajectory } = await play([calculator!], ({ turn }) =>
+      turn === 0 ? calls.map((expression) => call('calculator', { expression })).join('') : 'done',
+    );
+    const [sum, power, thousands, tenths, attack, infinite] = results(trajectory.turns[0]!);
+    expect([sum, power, thousands, tenths]).toEqual(['579', '1024', '3000', '0.3']);
+    expect(attack).toMatch(/^Error executing tool 'calculator'/);
+    expect(infinite).toMatch(/the result is Infinity/);
+  });
+
+  test('C2: nested schema keys are kept, defaults are not written into the prompt', async () => {
+    const path = await folder({ 'tools.ts': 'export const run = () => "ok";' });
+    const parameters = {
+      type: 'object',
+      properties: { rows: { type: 'array', items: { type: 'object', properties: { n: { minimum: 1 } } } } },
+      required: ['rows'],
+    };
+    const [made] = await toolsFromConfig(
+      [{ name: 'rows', description: 'd', parameters, module: 'tools.ts#run' }],
+      {
+        directory: path,
+        source: 'x',
+      },
+    );
+    expect(made!.schema).toEqual({
+      type: 'function',
+      function: { name: 'rows', description: 'd', parameters },
+    });
+  });
+
+  const LIFE = `export const log = [];
+    export class Life {
+      constructor(config, schema) { log.push(['new', config.size, schema.function.name]); }
+      create(id, kwargs) { log.push(['create', id, kwargs]); }
+      execute(id, parameters, kwargs) { log.push(['execute', id, parameters, kwargs]); return ['seen', 0.25, { hits: 1 }]; }
+      calcReward(id, kwargs) { log.push(['calcReward', id, kwargs]); return 0.5; }
+      release(id, kwargs) { log.push(['release', id, kwargs]); }
+    }`;
+
+  test('C3, C4: a class tool lives for the whole trajectory, and all four kinds of kwargs reach it', async () => {
+    const path = await folder({ 'life.ts': LIFE });
+    const tools = await toolsFromConfig(
+      [
+        {
+          class_name: 'life.ts#Life',
+          config: { type: 'native', size: 3 },
+          tool_schema: { type: 'function', function: { name: 'life', description: '' } },
+        },
+      ],
+      { directory: path, source: 'x' },
+    );
+    const kwargs = {
+      create_kwargs: { a: 1 },
+      execute_kwargs: { b: 2 },
+      calc_reward_kwargs: { c: 3 },
+      release_kwargs: { d: 4 },
+    };
+    const task = { extra_info: { need_tools_kwargs: true, tools_kwargs: { life: kwargs } } };
+    const { trajectory } = await play(
+      tools,
+      ({ turn }) => (turn < 2 ? call('life', { turn }) : 'done'),
+      task,
+    );
+    const { log } = (await import(join(path, 'life.ts'))) as { log: unknown[] };
+    const id = trajectory.id;
+    expect(log).toEqual([
+      ['new', 3, 'life'],
+      ['create', id, { a: 1 }],
+      ['execute', id, { turn: 0 }, { b: 2 }],
+      ['execute', id, { turn: 1 }, { b: 2 }],
+      ['calcReward', id, { c: 3 }],
+      ['release', id, { d: 4 }],
+    ]);
+    expect(trajectory.turns[0]!.toolRuns[0]).toMatchObject({
+      result: 'seen',
+      reward: 0.25,
+      metrics: { hits: 1 },
+    });
+    expect(trajectory.extra.toolScores).toEqual({ life: 0.5 });
+    log.length = 0;
+    await play(tools, ({ turn }) => (turn < 1 ? call('life') : 'done'), { tool_kwargs: { life: kwargs } });
+    expect(log[0]).toEqual(['create', id, { a: 1 }]); // the spelling of seed 000
+  });
+
+  test('C6: names that collide are refused, all of them', async () => {
+    const entry = (name: string) => ({ name, module: 'tools.ts#run' });
+    const directory = await folder({ 'tools.ts': 'export const run = () => "ok";' });
+    const list = ['a', 'b', 'a', 'b', 'c'].map(entry);
+    await expect(toolsFromConfig(list, { directory, source: 'x' })).rejects.toThrow("'a', 'b'");
+  });
+
+  test('C8, C9: parallel calls answer in order; errors are told, never end the trajectory', async () => {
+    const directory = await folder({
+      'tools.ts': 'export const good = ({ n }) => n; export const bad = () => { throw new Error("broke"); };',
+    });
+    const tools = await toolsFromConfig(
+      ['good', 'bad'].map((name) => ({ name, module: `tools.ts#${name}` })),
+      { directory, source: 'x' },
+    );
+    const { trajectory } = await play(tools, ({ turn }) =>
+      turn === 0
+        ? call('good', { n: 1 }) + call('bad') + call('solve_equation') + call('good', { n: 2 })
+        : 'done',
+    );
+    expect(results(trajectory.turns[0]!)).toEqual([
+      '1',
+      "Error executing tool 'bad': broke",
+      "Unknown tool 'solve_equation'. Available tools: good, bad.",
+      '2',
+    ]);
+    expect(trajectory.end.kind).toBe('completed');
+  });
+
+  test('C10: results are cut in characters where the file says so, named by what is kept', async () => {
+    const directory = await folder({ 'tools.ts': 'export const long = () => "abcdefghij";' });
+    for (const [keep, expected] of [
+      ['head', 'abcd…(6 characters left out)'],
+      ['tail', '(6 characters left out)…ghij'],
+      ['both ends', 'ab…(6 characters left out)…ij'],
+    ] as const) {
+      const tools = await toolsFromConfig([{ name: 'long', module: 'tools.ts#long' }], {
+        directory,
+        source: 'x',
+        limits: { charactersPerResult: 4, keep },
+      });
+      const { trajectory } = await play(tools, ({ turn }) => (turn === 0 ? call('long') : 'done'));
+      expect(results(trajectory.turns[0]!)).toEqual([expected]);
+    }
+  });
+
+  test('C12: Gsm8kTool says how good the answer is, and an answer that does not improve costs 0.05', async () => {
+    const path = await folder({ 'gsm8k.yaml': GSM8K_YAML });
+    const tools = await loadToolFile(join(path, 'gsm8k.yaml'));
+    const answers = ['41', '#### 1,042', 1042, '40'];
+    const task = { toolsKwargs: { calc_gsm8k_reward: { create_kwargs: { ground_truth: '1042' } } } };
+    const { trajectory } = await play(
+      tools,
+      ({ turn }) => (turn < 4 ? call('calc_gsm8k_reward', { answer: answers[turn] }) : '#### 1042'),
+      task,
+    );
+    const runs = trajectory.turns.flatMap(({ toolRuns }) => toolRuns);
+    expect(runs.map(({ result, reward: step }) => [result, step])).toEqual([
+      ["Current parsed answer='41' reward=0.0", -0.05],
+      ["Current parsed answer='#### 1,042' reward=1.0", 0],
+      ["Current parsed answer='1042' reward=1.0", -0.05],
+      ["Current parsed answer='40' reward=0.0", -0.05],
+    ]);
+  });
+
+  test('C13: Geo3kTool compares expressions', async () => {
+    const tools = await toolsFromConfig([{ class_name: 'verl.tools.geo3k_tool.Geo3kTool' }], {
+      directory: '.',
+      source: 'x',
+    });
+    const task = {
+      toolsKwargs: { calc_geo3k_reward: { create_kwargs: { ground_truth: '2 \\sqrt { 221 }' } } },
+    };
+    const answers = ['29.73', '2\\sqrt{221}', '\\boxed{\\frac{4\\sqrt{221}}{2}}'];
+    const { trajectory } = await play(
+      tools,
+      ({ turn }) => (turn < 3 ? call('calc_geo3k_reward', { answer: answers[turn] }) : 'done'),
+      task,
+    );
+    const said = trajectory.turns.flatMap(({ toolRuns }) =>
+      toolRuns.map(({ result }) => String(result).slice(-3)),
+    );
+    expect(said).toEqual(['0.0', '1.0', '1.0']);
+  });
+
+  async function service(
+    answer: (body: Record<string, unknown>, times: number) => { status?: number; json: unknown },
+  ) {
+    let times = 0;
+    const server: Server = createServer((request, response) => {
+      let text = '';
+      request.on('data', (chunk) => {
+        text += chunk;
+      });
+      request.on('end', () => {
+        const { status = 200, json } = answer(JSON.parse(text), ++times);
+        response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(json));
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}/run`;
+  }
+
+  test('C14: the sandbox runs code and gives what it printed', async () => {
+    const bodies: Record<string, unknown>[] = [];
+    const url = await service((body) => {
+      bodies.push(body);
+      return { json: { run_result: { status: 'Finished', stdout: '4\n', stderr: '' } } };
+    });
+    const tools = await toolsFromConfig(
+      [
+        {
+          class_name: 'verl.tools.sandbox_fusion_tools.SandboxFusionTool',
+          config: { sandbox_fusion_url: url, default_timeout: 5, memory_limit_mb: 64 },
+        },
+      ],
+      { directory: '.', source: 'x' },
+    );
+    const { trajectory } = await play(tools, ({ turn }) =>
+      turn === 0 ? call('code_interpreter', { code: '```python\nprint(2+2)\n```' }) : 'done',
+    );
+    expect(results(trajectory.turns[0]!)).toEqual(['4\n']);
+    expect(bodies[0]).toMatchObject({
+      code: 'print(2+2)\n',
+      language: 'python',
+      run_timeout: 5,
+      memory_limit_MB: 64,
+    });
+    await expect(
+      toolsFromConfig([{ class_name: 'verl.tools.sandbox_fusion_tools.SandboxFusionTool' }], {
+        directory: '.',
+        source: 'x',
+      }),
+    ).rejects.toThrow(/needs config.sandbox_fusion_url/);
+  });
+
+  test('C15: the search tool asks again when the service is busy, and formats passages', async () => {
+    const url = await service((body, times) => {
+      if (times === 1) return { status: 503, json: {} };
+      const queries = body.queries as string[];
+      return {
+        json: {
+          result: queries.map((query) => [{ document: { contents: `"${query}"\ntext of ${query}` } }]),
+        },
+      };
+    });
+    const tools = await toolsFromConfig(
+      [{ class_name: 'verl.tools.search_tool.SearchTool', config: { retrieval_service_url: url } }],
+      { directory: '.', source: 'x' },
+    );
+    const { trajectory } = await play(tools, ({ turn }) =>
+      turn === 0 ? call('search', { query_list: ['cats', 'dogs'] }) + call('search', {}) : 'done',
+    );
+    const [found, missing] = trajectory.turns[0]!.toolRuns;
+    expect(JSON.parse(String(found!.result))).toEqual({
+      result: 'Doc 1 (Title: "cats")\ntext of cats\n---\nDoc 1 (Title: "dogs")\ntext of dogs',
+    });
+    expect(found!.metrics).toEqual({ query_count: 2, total_results: 2 });
+    expect(missing!.problem?.kind).toBe('bad-arguments');
+  });
+});
