@@ -1,5 +1,4 @@
-import { type FileHandle, open } from 'node:fs/promises';
-import { DatasetError } from '../errors.ts';
+import { type FileBytes, openBytes } from './file-bytes.ts';
 import type { Row, Source } from './source.ts';
 
 /** A text file cut into records; only the byte offset of each is kept. */
@@ -18,11 +17,10 @@ const READ_AHEAD_BYTES = 1 << 18;
  * Finds the records of a file in one pass. A newline ends a record; where `quoted`, not inside double quotes (CSV).
  * Blank lines are no records.
  */
-async function indexRecords(file: FileHandle, quoted: boolean): Promise<RecordIndex> {
+async function indexRecords(file: FileBytes, quoted: boolean): Promise<RecordIndex> {
   const starts: number[] = [];
   const ends: number[] = [];
   const lines: number[] = [];
-  const chunk = Buffer.allocUnsafe(SCAN_BYTES);
   let at = 0;
   let start = 0;
   let line = 1;
@@ -40,9 +38,9 @@ async function indexRecords(file: FileHandle, quoted: boolean): Promise<RecordIn
     blank = true;
   };
   for (;;) {
-    const { bytesRead } = await file.read(chunk, 0, SCAN_BYTES, at);
-    if (bytesRead === 0) break;
-    for (let byte = 0; byte < bytesRead; byte++) {
+    const chunk = await file.read(at, SCAN_BYTES);
+    if (chunk.length === 0) break;
+    for (let byte = 0; byte < chunk.length; byte++) {
       const code = chunk[byte]!;
       if (code === 0x0a) {
         line++;
@@ -52,7 +50,7 @@ async function indexRecords(file: FileHandle, quoted: boolean): Promise<RecordIn
         if (quoted && code === 0x22) inQuotes = true;
       } else if (quoted && code === 0x22) inQuotes = !inQuotes;
     }
-    at += bytesRead;
+    at += chunk.length;
   }
   finish(at);
   return {
@@ -72,11 +70,9 @@ export async function recordSource(
     parser(header: readonly string[]): (text: string, where: string) => Row;
   },
 ): Promise<Source> {
-  const file = await open(path).catch((cause: NodeJS.ErrnoException) => {
-    throw new DatasetError(`${path}: cannot be opened: ${cause.code ?? cause.message}`, { cause });
-  });
+  const file = await openBytes(path);
   const { starts, ends, lines } = await indexRecords(file, options.quoted);
-  let ahead = Buffer.alloc(0);
+  let ahead: Buffer = Buffer.alloc(0);
   let aheadAt = 0;
   let last = -2;
 
@@ -88,10 +84,7 @@ export async function recordSource(
   const load = async (record: number, sequential: boolean): Promise<string> => {
     const from = starts[record]!;
     const length = ends[record]! - from;
-    const wanted = sequential ? Math.max(length, READ_AHEAD_BYTES) : length;
-    const buffer = Buffer.allocUnsafe(wanted);
-    const { bytesRead } = await file.read(buffer, 0, wanted, from);
-    const read = buffer.subarray(0, bytesRead);
+    const read = await file.read(from, sequential ? Math.max(length, READ_AHEAD_BYTES) : length);
     if (sequential) {
       ahead = read;
       aheadAt = from;

@@ -1,4 +1,3 @@
-import { open } from 'node:fs/promises';
 import {
   type AsyncBuffer,
   type FileMetaData,
@@ -9,6 +8,7 @@ import {
 } from 'hyparquet';
 import { compressors } from 'hyparquet-compressors';
 import { DatasetError } from '../errors.ts';
+import { openBytes } from './file-bytes.ts';
 import type { Row, Source } from './source.ts';
 
 /** Rows decoded together where the file has a page index; without one, a nested column is decoded a row group at a time. */
@@ -111,26 +111,16 @@ export async function parquetSource(path: string, columns?: readonly string[]): 
 }
 
 async function openBuffer(path: string): Promise<AsyncBuffer & { close(): Promise<void> }> {
-  try {
-    const handle = await open(path);
-    const { size } = await handle.stat();
-    return {
-      byteLength: size,
-      slice: async (start, end = size) => {
-        const bytes = new Uint8Array(Math.max(Math.min(end, size) - start, 0));
-        let filled = 0;
-        while (filled < bytes.length) {
-          const { bytesRead } = await handle.read(bytes, filled, bytes.length - filled, start + filled);
-          if (bytesRead === 0) break;
-          filled += bytesRead;
-        }
-        return bytes.buffer;
-      },
-      close: () => handle.close(),
-    };
-  } catch (cause) {
-    throw new DatasetError(`${path}: cannot be opened: ${(cause as NodeJS.ErrnoException).code}`, { cause });
-  }
+  const file = await openBytes(path);
+  return {
+    byteLength: file.size,
+    slice: async (start, end = file.size) => {
+      const bytes = await file.read(start, end - start);
+      const whole = bytes.byteOffset === 0 && bytes.length === bytes.buffer.byteLength;
+      return (whole ? bytes.buffer : Uint8Array.from(bytes).buffer) as ArrayBuffer;
+    },
+    close: file.close,
+  };
 }
 
 /** Row groups, cut into slices where every wanted column chunk says where its pages begin. */

@@ -114,7 +114,7 @@ describe('errors', () => {
     ['algorithm:\n  adv_estimator: gpro\n', ':2:3: algorithm.adv_estimator is gpro; use one of grpo, gae'],
     ['a: [1\n', ':2:1: not YAML'],
     ['- a\n', ':1:1: holds no mapping'],
-    ['model: ${oc.env:NOT_THERE}\n', ':1:1: the environment variable NOT_THERE is not set'],
+    ['model: $\{oc.env:NOT_THERE}\n', ':1:1: the environment variable NOT_THERE is not set'],
   ])('%j', async (yaml, message) => {
     await expect(resolve([], yaml)).rejects.toThrow(`${path}${message}`);
   });
