@@ -13,6 +13,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   model: async () => (await import('./model.ts')).registerModel,
   preview: async () => (await import('./preview.ts')).registerPreview,
   quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
+  replay: async () => (await import('./replay.ts')).registerReplay,
   sft: async () => (await import('./sft.ts')).registerSft,
   show: async () => (await import('./show.ts')).registerShow,
   train: async () => (await import('./train.ts')).registerTrain,
