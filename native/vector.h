@@ -7,7 +7,11 @@
 #include <stdint.h>
 
 #define INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 // LANES floats a vector; a matrix tile is TILE_ROWS rows by TILE_VECTORS vectors, as many as registers hold.
 #if defined(__AVX512F__)

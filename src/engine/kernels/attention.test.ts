@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { dot, expectClose, numericalGradient, onEveryBuild, randomFloats } from './testing.ts';
+import { dot, expectClose, numericalGradient, onEveryBuild, randomFloats } from './testing/tensors.ts';
 
 interface PackedRow {
   readonly start: number;

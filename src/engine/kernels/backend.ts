@@ -15,7 +15,7 @@ export interface Backend {
   /** Makes addresses below `end` usable; false where there is no more memory. */
   setHeap(end: number, workspace: number, workspaceBytes: number): boolean;
   /** A buffer and the offset in it at which `bytes` bytes from `address` lie. */
-  locate(address: number, bytes: number): { readonly buffer: ArrayBuffer; readonly offset: number };
+  locate(address: number, bytes: number): { readonly buffer: ArrayBufferLike; readonly offset: number };
   close(): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { expectClose, numericalGradient, onEveryBuild, randomFloats } from './testing.ts';
+import { expectClose, numericalGradient, onEveryBuild, randomFloats } from './testing/tensors.ts';
 
 function softmax(logits: readonly number[], temperature: number): number[] {
   const most = Math.max(...logits) / temperature;

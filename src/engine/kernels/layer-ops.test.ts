@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { dot, expectClose, numericalGradient, onEveryBuild, randomFloats } from './testing.ts';
+import { dot, expectClose, numericalGradient, onEveryBuild, randomFloats } from './testing/tensors.ts';
 
 const size = fc.integer({ min: 0, max: 37 });
 const silu = (x: number) => x / (1 + Math.exp(-x));

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { expectClose, onEveryBuild, randomFloats } from './testing.ts';
+import { expectClose, onEveryBuild, randomFloats } from './testing/tensors.ts';
 
 /** x[m, k] · w[n, k]ᵀ in double. */
 function product(x: readonly number[], w: readonly number[], m: number, n: number, k: number): number[] {

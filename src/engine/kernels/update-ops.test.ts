@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { expectClose, onEveryBuild, randomFloats } from './testing.ts';
+import { expectClose, onEveryBuild, randomFloats } from './testing/tensors.ts';
 
 /** Every 16-bit pattern of a format, by its definition. */
 function decodeHalf(bits: number, format: 'bf16' | 'f16'): number {

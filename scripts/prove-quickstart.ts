@@ -1,0 +1,184 @@
+/**
+ * Proves the quick start: three seeds with one setting, and for each what does not explain its gain.
+ *
+ *   npm run prove:quickstart [-- --seeds 1,2,3] [--kernels wasm] [--controls false] [--variant short]
+ *
+ * - The same seconds of more supervised training instead of GRPO.
+ * - GRPO with the rewards of each group shuffled among its attempts.
+ * - The trained model without the calculator, and GRPO from the same warm start without it.
+ *
+ * Every run starts from the warm start that `rollcall quickstart` left in its run directory. Draws
+ * docs/images/quickstart-curves.svg from the runs with seeds 1, 2, 3; the last line is JSON.
+ */
+import { spawn } from 'node:child_process';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { loadChatFormat, loadModelFiles } from '../src/chat/model-files.ts';
+import { embedded } from '../src/engine/embedded.ts';
+import { createRandom, hashSeed } from '../src/lib/random.ts';
+import type { TrainOptions } from '../src/options.ts';
+import { curveSvg } from '../src/quickstart/curve-svg.ts';
+import { type MeasureOptions, measure } from '../src/quickstart/measure.ts';
+import { createProblems, type Problem } from '../src/quickstart/problems.ts';
+import type { QuickstartSummary } from '../src/quickstart/quickstart.ts';
+import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
+import type { CurvePoint } from '../src/quickstart/report.ts';
+import { correct, createSolver } from '../src/quickstart/solver.ts';
+import { trainOptions } from '../src/quickstart/train-options.ts';
+import { teach } from '../src/quickstart/warm-start.ts';
+import { type Reward, reward } from '../src/reward/reward.ts';
+import { train } from '../src/train.ts';
+import { readMetrics } from '../src/watch/run-directory.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1,2,3' },
+    kernels: { type: 'string' },
+    variant: { type: 'string', default: 'full' },
+    controls: { type: 'string', default: 'true' },
+    runs: { type: 'string', default: 'runs/prove-quickstart' },
+    /** Takes finished runs from --runs instead of making them again. */
+    keep: { type: 'boolean', default: false },
+  },
+});
+const variant = flags.variant as Variant;
+const kernels = flags.kernels as 'native' | 'wasm' | undefined;
+const recipe = RECIPES[variant];
+const backend = embedded(kernels ? { kernels } : {});
+const say = (line: string) => console.error(line);
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
+
+/** `npm start`, as a user runs it. */
+async function runQuickstart(seed: number, directory: string): Promise<QuickstartSummary> {
+  const finished = await readFile(join(directory, 'summary.json'), 'utf8').catch(() => undefined);
+  if (flags.keep && finished?.includes('"unseen"')) return JSON.parse(finished) as QuickstartSummary;
+  await rm(directory, { recursive: true, force: true });
+  const args = ['quickstart', '--seed', String(seed), '--variant', variant, '--json', '--run', directory];
+  if (kernels) args.push('--kernels', kernels);
+  const child = spawn(process.execPath, ['bin/rollcall.js', ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  let output = '';
+  for await (const chunk of child.stdout) output += String(chunk);
+  return JSON.parse(output.trimEnd().split('\n').at(-1)!) as QuickstartSummary;
+}
+
+/** Test accuracy of a model, by an agent that may lack its tool. */
+async function accuracyOf(
+  model: string,
+  seed: number,
+  agent: MeasureOptions['agent'] = createSolver(),
+): Promise<number> {
+  const [server] = await backend.openServers(model);
+  try {
+    const format = await loadChatFormat(model, {});
+    const problems = createProblems('test', seed, recipe.problems.test);
+    const { score } = await measure('test', problems, { server: server!, format, seed, agent });
+    return score.accuracy;
+  } finally {
+    await server!.close();
+  }
+}
+
+async function moreSupervised(seed: number, warm: string, seconds: number, directory: string): Promise<number> {
+  const { tokenizer } = await loadModelFiles(warm);
+  const format = await loadChatFormat(warm, {});
+  const trainer = await backend.openTrainer('policy', warm);
+  try {
+    const began = performance.now();
+    const until = () => performance.now() - began > 1000 * seconds;
+    const first = recipe.demonstrations + recipe.moreDemonstrations.count * recipe.moreDemonstrations.times;
+    await teach({ kind: 'more', seed, first, count: 100_000, until }, { trainer, tokenizer, format });
+    await trainer.save(directory);
+  } finally {
+    await trainer.close();
+  }
+  return accuracyOf(directory, seed);
+}
+
+/** GRPO on other rewards or without the tool, from the same warm start. */
+async function otherGrpo(
+  seed: number,
+  warm: string,
+  directory: string,
+  change: Partial<TrainOptions<Problem>>,
+): Promise<number> {
+  await rm(directory, { recursive: true, force: true });
+  const options = { ...trainOptions({ seed, variant, model: warm, runDir: directory, backend }), ...change };
+  const { validation: _, ...rest } = options;
+  for await (const _report of train(rest));
+  return accuracyOf(join(directory, 'checkpoints', `global_step_${recipe.steps}`), seed, options.agent);
+}
+
+/** Each attempt gets the reward of another attempt of its group: it waits until all of them are scored. */
+function shuffledRewards(seed: number): Reward<Problem> {
+  const attempts = recipe.attemptsPerTask;
+  const groups = new Map<string, { scores: number[]; arrived: number; done: (() => void)[] }>();
+  return reward<Problem>('shuffled', async (context) => {
+    const { step, taskIndex, attempt } = context.trajectory;
+    const name = `${step}/${taskIndex}`;
+    const group = groups.get(name) ?? { scores: [], arrived: 0, done: [] };
+    groups.set(name, group);
+    group.scores[attempt] = await correct.score(context);
+    if (++group.arrived < attempts) await new Promise<void>((resolve) => group.done.push(resolve));
+    else for (const done of group.done) done();
+    const places = Array.from({ length: attempts }, (_, place) => place);
+    return group.scores[createRandom(hashSeed('shuffled', seed, name)).shuffle(places)[attempt]!]!;
+  });
+}
+
+const results = [];
+const curves: { name: string; colour: string; points: CurvePoint[] }[] = [];
+for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
+  const directory = join(flags.runs, `seed-${seed}`);
+  const warm = join(directory, 'warm-start');
+  const summary = await runQuickstart(seed, directory);
+  const steps = await readMetrics(directory);
+  const points = steps.map(({ step, metrics }) => ({
+    step,
+    ...(metrics['critic/score/mean'] === undefined ? {} : { training: metrics['critic/score/mean'] }),
+    ...(metrics['val-core/validation/reward/mean@1'] === undefined
+      ? {}
+      : { validation: metrics['val-core/validation/reward/mean@1'] }),
+  }));
+  curves.push({ name: `seed ${seed}`, colour: ['#0a7', '#c50', '#36c'][index % 3]!, points });
+  const grpoSeconds = steps.at(-1)!.seconds;
+  let controls: Record<string, number> | undefined;
+  if (flags.controls === 'true') {
+    const trained = join(directory, 'checkpoints', `global_step_${summary.steps}`);
+    const withoutTool = createSolver([]);
+    const at = (name: string) => join(directory, 'controls', name);
+    controls = {
+      moreSupervised: await moreSupervised(seed, warm, grpoSeconds, at('supervised')),
+      shuffledRewards: await otherGrpo(seed, warm, at('shuffled'), { rewards: [shuffledRewards(seed)] }),
+      trainedThenWithoutTool: await accuracyOf(trained, seed, withoutTool),
+      grpoWithoutTool: await otherGrpo(seed, warm, at('no-tool'), { agent: withoutTool }),
+    };
+  }
+  results.push({ ...summary, grpoSeconds, ...(controls ? { controls } : {}) });
+  say(`seed ${seed}: ${JSON.stringify(results.at(-1))}`);
+}
+await mkdir('docs/images', { recursive: true });
+await writeFile('docs/images/quickstart-curves.svg', curveSvg('Quick start, three seeds', curves));
+
+const meanOf = (value: (result: (typeof results)[number]) => number) => mean(results.map(value));
+const summary = {
+  seeds: results,
+  mean: {
+    seconds: meanOf(({ seconds }) => seconds),
+    before: meanOf(({ test }) => test.before.accuracy),
+    after: meanOf(({ test }) => test.after.accuracy),
+    validToolCalls: meanOf(({ test }) => test.after.validToolCalls),
+    unseenBefore: meanOf(({ test }) => test.unseen.before.accuracy),
+    unseenAfter: meanOf(({ test }) => test.unseen.after.accuracy),
+    ...(flags.controls === 'true'
+      ? Object.fromEntries(
+          Object.keys(results[0]!.controls!).map((name) => [name, meanOf(({ controls }) => controls![name]!)]),
+        )
+      : {}),
+  },
+};
+for (const [name, value] of Object.entries(summary.mean)) {
+  say(`${name}: ${name === 'seconds' ? `${value.toFixed(0)} s` : percent(value)}`);
+}
+console.log(JSON.stringify(summary));
