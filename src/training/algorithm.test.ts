@@ -1,0 +1,125 @@
+import { describe, expect, test } from 'vitest';
+import { tabularGroups, tabularPolicy } from '../../testing/tabular-task.ts';
+import { ConfigError } from '../errors.ts';
+import type { Group } from '../types.ts';
+import { type Algorithm, type AlgorithmSetting, checkAlgorithm, keepGroup } from './algorithm.ts';
+import * as algorithms from './algorithms.ts';
+import { corrections } from './correction.ts';
+
+const { grpo, ppo } = algorithms;
+const everything: AlgorithmSetting = {
+  can: new Set(['entropy', 'value', 'sumSquares', 'temperature'] as const),
+  criticCan: new Set(['value'] as const),
+  attemptsPerTask: 8,
+  tokensPerTrajectory: 100,
+  rewardNames: ['correct'],
+};
+
+test('every algorithm passes with a trainer that can everything', () => {
+  const { gdpo, ...others } = algorithms;
+  const all = [gdpo({ weights: { correct: 1 } }), ...Object.values(others).map((make) => make())];
+  for (const algorithm of all) expect(() => checkAlgorithm(algorithm, everything)).not.toThrow();
+});
+
+test('an algorithm is plain data: JSON gives it back', () => {
+  const { gdpo, ...others } = algorithms;
+  for (const algorithm of [gdpo({ weights: { a: 2 } }), ...Object.values(others).map((make) => make())]) {
+    expect(JSON.parse(JSON.stringify(algorithm))).toEqual(algorithm);
+  }
+});
+
+describe('what cannot work is refused before the run', () => {
+  const can = new Set(['temperature'] as const);
+  const cases: [string, Algorithm, Partial<AlgorithmSetting>, RegExp][] = [
+    [
+      'one attempt',
+      grpo(),
+      { attemptsPerTask: 1 },
+      /attemptsPerTask is 1, but GRPO compares attempts at one task; use 2 or more/,
+    ],
+    ['no entropy', grpo({ entropyBonus: 0.01 }), { can }, /entropy bonus, but this trainer gives no entropy/],
+    ['no Σπ²', algorithms.optimalTokenBaseline(), { can }, /needs Σπ²/],
+    [
+      'no temperature',
+      grpo(),
+      { can: new Set(), temperature: 0.7 },
+      /temperature is 0.7, but this trainer scores at 1 only/,
+    ],
+    ['no value head', ppo(), { criticCan: new Set() }, /no value head/],
+    ['negative clip', grpo({ clip: -0.1 }), {}, /low bound is -0.1/],
+    ['low clip of 1', grpo({ clip: 1 }), {}, /lets a ratio fall to 0/],
+    ['dual clip of 1', grpo({ dualClip: 1 }), {}, /dualClip is 1/],
+    ['no length to divide by', { ...algorithms.drGrpo() }, { tokensPerTrajectory: 0 }, /give divisor/],
+    ['full KL', grpo({ kl: { estimator: 'full' as 'k1' } }), {}, /'full' needs whole distributions/],
+    ['adaptive KL loss', grpo({ kl: { adaptive: { target: 0.1, horizon: 100 } } }), {}, /adaptive KL/],
+    [
+      'twice corrected',
+      grpo({ old: 'behaviour', correction: corrections.tokenTruncated() }),
+      {},
+      /count it twice/,
+    ],
+    [
+      'rejection bounds',
+      grpo({ correction: { rejection: [{ statistic: 'token-k1', bounds: [2, 1] }] } }),
+      {},
+      /token-k1 has the bounds 2 to 1/,
+    ],
+    [
+      'buffer too long',
+      grpo({ overlong: { maxTokens: 10, bufferTokens: 20, penalty: 1 } }),
+      {},
+      /buffer is 20 of 10/,
+    ],
+    [
+      'unknown reward',
+      algorithms.gdpo({ weights: { style: 1 } }),
+      {},
+      /weighs the reward 'style', but the run has correct/,
+    ],
+    ['dro without beta', algorithms.dro({ beta: 0 }), {}, /beta is 0/],
+  ];
+  test.each(cases)('%s', (_, algorithm, setting, message) => {
+    const check = () => checkAlgorithm(algorithm, { ...everything, ...setting });
+    expect(check).toThrow(ConfigError);
+    expect(check).toThrow(message);
+  });
+  test('GAE without a critic', () => {
+    const { critic: _, ...headless } = ppo();
+    expect(() => checkAlgorithm(headless, everything)).toThrow(/use ppo\(\)/);
+  });
+  test('one attempt is enough where nothing is compared', () => {
+    for (const algorithm of [ppo(), algorithms.reinforcePlusPlus(), algorithms.remax()]) {
+      expect(() => checkAlgorithm(algorithm, { ...everything, attemptsPerTask: 1 })).not.toThrow();
+    }
+  });
+});
+
+describe('dynamic sampling keeps a group', () => {
+  const [group] = tabularGroups(tabularPolicy(), { seed: 1 }) as [Group];
+  const rewarded = (...rewards: (number | undefined)[]): Group => ({
+    ...group,
+    attempts: rewards.map((reward, i) => ({
+      ...group.attempts[i]!,
+      reward,
+      rewards: reward === undefined ? {} : { exact: Math.floor(reward) },
+    })),
+  });
+  test('whose attempts differ', () => {
+    expect(keepGroup(rewarded(1, 1, 0, 1), { metric: 'reward' })).toBe(true);
+    expect(keepGroup(rewarded(1, 1, 1, 1), { metric: 'reward' })).toBe(false);
+  });
+  test('by the named reward', () => {
+    expect(keepGroup(rewarded(0.5, 0.7), { metric: 'reward' })).toBe(true);
+    expect(keepGroup(rewarded(0.5, 0.7), { metric: 'exact' })).toBe(false);
+    expect(() => keepGroup(rewarded(0.5, 0.7), { metric: 'acc' })).toThrow(
+      /looks at the reward 'acc'.*it has exact/,
+    );
+  });
+  test('without counting failed attempts', () => {
+    expect(keepGroup(rewarded(1, undefined, undefined, 1), { metric: 'reward' })).toBe(false);
+    expect(keepGroup(rewarded(1, undefined, undefined, undefined), { metric: 'reward' })).toBe(false);
+  });
+  test('of a single attempt always', () => {
+    expect(keepGroup(rewarded(1), { metric: 'reward' })).toBe(true);
+  });
+});
