@@ -48,6 +48,33 @@ export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts
 export type { StepReport } from './run.ts';
 export { type DemonstrationRow, type SftOptions, type SftReport, sft } from './sft.ts';
 export { train } from './train.ts';
-export type { Algorithm } from './training/algorithm.ts';
+export type { Advantages, AdvantageTrajectory } from './training/advantages/advantage.ts';
+export { type Algorithm, checkAlgorithm, keepGroup } from './training/algorithm.ts';
 export * from './training/algorithms.ts';
+export { type Batch, type BatchOptions, createBatch } from './training/batch.ts';
+export { readBatchFile, type StoredBatch } from './training/batch-file.ts';
+export { type CorrectionOptions, corrections } from './training/correction.ts';
+export type { LossInput, LossOutput } from './training/losses/loss.ts';
+export { type ReplayReport, replayBatch } from './training/replay.ts';
+export type {
+  AdamOptions,
+  Gradients,
+  Outputs,
+  Pass,
+  Row,
+  ScoreOptions,
+  Trainer,
+} from './training/trainer.ts';
+export {
+  type OptimizerOptions,
+  type UpdateOptions,
+  type UpdateResult,
+  type UpdateState,
+  updatePolicy,
+} from './training/update-policy.ts';
+export {
+  type Demonstration,
+  type SupervisedOptions,
+  updateSupervised,
+} from './training/update-supervised.ts';
 export type * from './types.ts';
