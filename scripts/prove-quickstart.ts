@@ -19,7 +19,7 @@ import { embedded } from '../src/engine/embedded.ts';
 import { createRandom, hashSeed } from '../src/lib/random.ts';
 import type { TrainOptions } from '../src/options.ts';
 import { curveSvg } from '../src/quickstart/curve-svg.ts';
-import { type MeasureOptions, measure } from '../src/quickstart/measure.ts';
+import { type Measurement, type MeasureOptions, measure } from '../src/quickstart/measure.ts';
 import { createProblems, type Problem } from '../src/quickstart/problems.ts';
 import type { QuickstartSummary } from '../src/quickstart/quickstart.ts';
 import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
@@ -57,38 +57,54 @@ async function runQuickstart(seed: number, directory: string): Promise<Quickstar
   await rm(directory, { recursive: true, force: true });
   const args = ['quickstart', '--seed', String(seed), '--variant', variant, '--json', '--run', directory];
   if (kernels) args.push('--kernels', kernels);
-  const child = spawn(process.execPath, ['bin/rollcall.js', ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, ['bin/rollcall.js', ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   let output = '';
   for await (const chunk of child.stdout) output += String(chunk);
   return JSON.parse(output.trimEnd().split('\n').at(-1)!) as QuickstartSummary;
 }
 
-/** Test accuracy of a model, by an agent that may lack its tool. */
-async function accuracyOf(
+/** A model on the test problems, by an agent that may lack its tool. */
+async function measureModel(
   model: string,
   seed: number,
   agent: MeasureOptions['agent'] = createSolver(),
-): Promise<number> {
+): Promise<Measurement> {
   const [server] = await backend.openServers(model);
   try {
     const format = await loadChatFormat(model, {});
     const problems = createProblems('test', seed, recipe.problems.test);
-    const { score } = await measure('test', problems, { server: server!, format, seed, agent });
-    return score.accuracy;
+    return await measure('test', problems, { server: server!, format, seed, agent });
   } finally {
     await server!.close();
   }
 }
 
-async function moreSupervised(seed: number, warm: string, seconds: number, directory: string): Promise<number> {
+const accuracyOf = async (...args: Parameters<typeof measureModel>) =>
+  (await measureModel(...args)).score.accuracy;
+
+async function moreSupervised(
+  seed: number,
+  warm: string,
+  seconds: number,
+  directory: string,
+): Promise<number> {
   const { tokenizer } = await loadModelFiles(warm);
   const format = await loadChatFormat(warm, {});
   const trainer = await backend.openTrainer('policy', warm);
   try {
-    const began = performance.now();
-    const until = () => performance.now() - began > 1000 * seconds;
+    const classroom = { trainer, tokenizer, format };
     const first = recipe.demonstrations + recipe.moreDemonstrations.count * recipe.moreDemonstrations.times;
-    await teach({ kind: 'more', seed, first, count: 100_000, until }, { trainer, tokenizer, format });
+    const began = performance.now();
+    const elapsed = () => (performance.now() - began) / 1000;
+    await teach({ kind: 'more', seed, first, count: 640 }, classroom);
+    // The rate falls over what is left of the time.
+    const count = Math.ceil((640 * (seconds - elapsed())) / elapsed());
+    await teach(
+      { kind: 'more', seed, first: first + 640, count, until: () => elapsed() > seconds },
+      classroom,
+    );
     await trainer.save(directory);
   } finally {
     await trainer.close();
@@ -127,7 +143,13 @@ function shuffledRewards(seed: number): Reward<Problem> {
   });
 }
 
-const results = [];
+type Result = QuickstartSummary & {
+  readonly grpoSeconds: number;
+  /** Share of the solved test problems whose calls build on one another. */
+  readonly dependent: number;
+  readonly controls?: Readonly<Record<string, number>>;
+};
+const results: Result[] = [];
 const curves: { name: string; colour: string; points: CurvePoint[] }[] = [];
 for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   const directory = join(flags.runs, `seed-${seed}`);
@@ -143,9 +165,10 @@ for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   }));
   curves.push({ name: `seed ${seed}`, colour: ['#0a7', '#c50', '#36c'][index % 3]!, points });
   const grpoSeconds = steps.at(-1)!.seconds;
+  const trained = join(directory, 'checkpoints', `global_step_${summary.steps}`);
+  const { dependent } = await measureModel(trained, seed);
   let controls: Record<string, number> | undefined;
   if (flags.controls === 'true') {
-    const trained = join(directory, 'checkpoints', `global_step_${summary.steps}`);
     const withoutTool = createSolver([]);
     const at = (name: string) => join(directory, 'controls', name);
     controls = {
@@ -155,13 +178,13 @@ for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
       grpoWithoutTool: await otherGrpo(seed, warm, at('no-tool'), { agent: withoutTool }),
     };
   }
-  results.push({ ...summary, grpoSeconds, ...(controls ? { controls } : {}) });
+  results.push({ ...summary, grpoSeconds, dependent, ...(controls ? { controls } : {}) });
   say(`seed ${seed}: ${JSON.stringify(results.at(-1))}`);
 }
 await mkdir('docs/images', { recursive: true });
 await writeFile('docs/images/quickstart-curves.svg', curveSvg('Quick start, three seeds', curves));
 
-const meanOf = (value: (result: (typeof results)[number]) => number) => mean(results.map(value));
+const meanOf = (value: (result: Result) => number) => mean(results.map(value));
 const summary = {
   seeds: results,
   mean: {
@@ -169,11 +192,15 @@ const summary = {
     before: meanOf(({ test }) => test.before.accuracy),
     after: meanOf(({ test }) => test.after.accuracy),
     validToolCalls: meanOf(({ test }) => test.after.validToolCalls),
+    dependent: meanOf(({ dependent }) => dependent),
     unseenBefore: meanOf(({ test }) => test.unseen.before.accuracy),
     unseenAfter: meanOf(({ test }) => test.unseen.after.accuracy),
     ...(flags.controls === 'true'
       ? Object.fromEntries(
-          Object.keys(results[0]!.controls!).map((name) => [name, meanOf(({ controls }) => controls![name]!)]),
+          Object.keys(results[0]!.controls!).map((name) => [
+            name,
+            meanOf(({ controls }) => controls![name]!),
+          ]),
         )
       : {}),
   },
