@@ -20,6 +20,7 @@ import { learningRateShare } from './training/schedule.ts';
 import type { Trainer } from './training/trainer.ts';
 import type { UpdateOptions, UpdateResult, UpdateState } from './training/update-policy.ts';
 import type { Group, Metrics, Task } from './types.ts';
+import { type SourceEvaluation, validationMetrics } from './watch/evaluation.ts';
 import { rolloutMetrics } from './watch/rollout-metrics.ts';
 import {
   appendMetrics,
@@ -73,7 +74,7 @@ export interface Run<T extends Task> {
   record(done: {
     groups?: readonly Group<T>[];
     update?: UpdateResult;
-    evaluations: readonly { metrics: Metrics }[];
+    evaluations: readonly SourceEvaluation[];
   }): Promise<StepReport<T>>;
   checkpoint(): Promise<void>;
   finish(): Promise<void>;
@@ -276,7 +277,7 @@ async function startRun<T extends Task>(
         'training/global_step': at,
         ...(groups.length > 0 ? rolloutMetrics(groups as readonly Group[]) : {}),
         ...update?.metrics,
-        ...Object.assign({}, ...evaluations.map((evaluation) => evaluation.metrics)),
+        ...validationMetrics(evaluations),
         ...timings,
         'timing_s/step': (clock.now() - lapStart) / 1000,
       };

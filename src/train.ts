@@ -1,11 +1,12 @@
-import { evaluate, validationMetrics } from './evaluate.ts';
+import { evaluate } from './evaluate.ts';
 import { type ResolvedOptions, resolveOptions, type TrainOptions } from './options.ts';
 import { rollout } from './rollout.ts';
 import { openRun, type Run, type StepReport } from './run.ts';
 import { keepGroup } from './training/algorithm.ts';
 import { createBatch } from './training/batch.ts';
 import { updatePolicy } from './training/update-policy.ts';
-import type { Group, Metrics, Task } from './types.ts';
+import type { Group, Task } from './types.ts';
+import type { SourceEvaluation } from './watch/evaluation.ts';
 
 /**
  * The loop. A step takes tasks, rolls out a group of trajectories for each, scores them, makes a batch of their
@@ -69,16 +70,16 @@ async function collectGroups<T extends Task>(
 }
 
 async function validate<T extends Task>(run: Run<T>, { evaluation }: ResolvedOptions<T>) {
-  const results: { name: string; metrics: Metrics }[] = [];
+  const results: SourceEvaluation[] = [];
   for (const [name, tasks] of Object.entries(run.validation)) {
-    const result = await evaluate({
+    const { sources } = await evaluate({
       ...run.rolloutOptions(run.step, 'evaluation'),
       name,
       tasks,
       limit: evaluation.tasks,
       attempts: evaluation.attempts,
     });
-    results.push({ name, metrics: validationMetrics(result) });
+    results.push(...sources);
   }
   return results;
 }
