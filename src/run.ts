@@ -339,7 +339,7 @@ async function openDirectory<T extends Task>(options: ResolvedOptions<T>): Promi
   return checkpoint;
 }
 
-function validationSets<T>({ validation }: ResolvedOptions<T>): Readonly<Record<string, Dataset<T>>> {
+export function validationSets<T>({ validation }: ResolvedOptions<T>): Readonly<Record<string, Dataset<T>>> {
   if (validation === undefined) return {};
   const isDataset = (value: object): value is Dataset<T> =>
     'rows' in value && typeof value.rows === 'function';

@@ -1,5 +1,3 @@
-import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import pc from 'picocolors';
@@ -9,7 +7,8 @@ import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
 import { rollout } from '../rollout.ts';
 import { openChatFormat } from '../run.ts';
-import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { readLatestCheckpoint } from '../watch/run-directory.ts';
+import { recordedRunFile } from './eval.ts';
 import { textOf } from './print-trajectory.ts';
 import { loadRunFile } from './run-file.ts';
 
@@ -91,15 +90,8 @@ function conversation(terminal: ReturnType<typeof createInterface>, tools: reado
 }
 
 async function toolsOf(run: string, config: string | undefined): Promise<readonly Tool[]> {
-  const path = config ?? (await recordedRunFile(run));
+  const path = config ?? (await recordedRunFile(run).catch(() => undefined));
   if (path === undefined) return [];
   const { agent: trained } = await loadRunFile(path);
   return trained.tools;
-}
-
-async function recordedRunFile(run: string): Promise<string | undefined> {
-  const { options } = runPaths(run);
-  if (!existsSync(options)) return undefined;
-  const { config } = JSON.parse(await readFile(options, 'utf8')) as { config: { path: string } | null };
-  return config !== null && existsSync(config.path) ? config.path : undefined;
 }

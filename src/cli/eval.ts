@@ -1,0 +1,196 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import type { Command } from 'commander';
+import pc from 'picocolors';
+import { embedded } from '../engine/embedded.ts';
+import { ConfigError } from '../errors.ts';
+import { evaluate } from '../evaluate.ts';
+import { gateway } from '../gateway/gateway.ts';
+import { realClock } from '../lib/clock.ts';
+import { limitsWithin, type ResolvedOptions, resolveOptions } from '../options.ts';
+import { openChatFormat, validationSets } from '../run.ts';
+import type { Group, Task } from '../types.ts';
+import type { SourceEvaluation } from '../watch/evaluation.ts';
+import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { createDisplay } from './progress.ts';
+import { loadRunFile } from './run-file.ts';
+
+interface EvalFlags {
+  readonly config?: string;
+  readonly against?: string;
+  readonly tasks: number;
+  readonly attempts: number;
+  readonly temperature: number;
+  readonly seed: number;
+  readonly json?: boolean;
+}
+
+export function registerEval(program: Command): void {
+  program
+    .command('eval')
+    .description('accuracy of a run, a checkpoint or a model on the validation tasks of a run file')
+    .argument('<model>', 'run directory (its newest checkpoint), checkpoint, or model directory')
+    .option(
+      '--config <file>',
+      "run file with agent, rewards and validation tasks; the run's own if not given",
+    )
+    .option(
+      '--against <model>',
+      'another run, checkpoint or model on the same tasks: what changed, task by task',
+    )
+    .option('--tasks <n>', 'at most so many tasks of each set', Number, 200)
+    .option('--attempts <n>', 'attempts per task; more give best, majority and pass at k', Number, 1)
+    .option('--temperature <t>', '0 is greedy; use more than 0 with several attempts', Number, 0)
+    .option('--seed <n>', 'seed', Number, 1)
+    .option('--json', 'print JSON')
+    .addHelpText(
+      'after',
+      '\nExample: rollcall eval runs/after --against runs/before --attempts 4 --temperature 1',
+    )
+    .action(async (model: string, flags: EvalFlags) => {
+      const options = resolveOptions(await loadRunFile(flags.config ?? (await recordedRunFile(model))));
+      const one = await evaluateModel(model, options, flags);
+      const other =
+        flags.against === undefined ? undefined : await evaluateModel(flags.against, options, flags);
+      const changes = other ? changedTasks(one.groups, other.groups) : undefined;
+      if (flags.json) {
+        console.log(
+          JSON.stringify({
+            model,
+            sources: one.sources,
+            against: flags.against,
+            other: other?.sources,
+            changes,
+          }),
+        );
+        return;
+      }
+      console.log(
+        table([[model, one.sources], ...(other ? [[flags.against!, other.sources] as const] : [])]),
+      );
+      if (changes) console.log(describeChanges(changes, model, flags.against!));
+    });
+}
+
+/** The run file that a run recorded in its options. */
+export async function recordedRunFile(run: string): Promise<string> {
+  const { options } = runPaths(run);
+  const recorded = existsSync(options)
+    ? (JSON.parse(await readFile(options, 'utf8')) as { config: { path: string } | null }).config
+    : null;
+  if (recorded !== null && existsSync(recorded.path)) return recorded.path;
+  throw new ConfigError(`${run} does not say which run file it came from; name one with --config`);
+}
+
+interface Measured {
+  readonly sources: readonly SourceEvaluation[];
+  readonly groups: readonly Group[];
+}
+
+async function evaluateModel(model: string, options: ResolvedOptions, flags: EvalFlags): Promise<Measured> {
+  const sets = validationSets(options);
+  if (Object.keys(sets).length === 0)
+    throw new ConfigError('the run file has no `validation` tasks to evaluate on');
+  const checkpoint = await readLatestCheckpoint(model);
+  const { directory, format } = await openChatFormat(checkpoint?.path ?? model, {
+    trustPrompt: options.trustPrompt,
+  });
+  const server = gateway(await (options.backend ?? embedded()).openServers(directory));
+  const display = createDisplay({ stream: process.stderr, now: realClock().now });
+  try {
+    const { contextTokens } = await server.info();
+    const sources: SourceEvaluation[] = [];
+    const groups: Group[] = [];
+    for (const [name, tasks] of Object.entries(sets)) {
+      const result = await evaluate<Task>({
+        name,
+        tasks,
+        limit: flags.tasks,
+        attempts: flags.attempts,
+        step: 0,
+        seed: flags.seed,
+        agent: options.agent,
+        rewards: options.rewards,
+        server,
+        format,
+        limits: limitsWithin(options.limits, contextTokens),
+        sampling: { ...options.sampling, temperature: flags.temperature },
+        concurrency: options.concurrency,
+        stopOnAgentFailure: true,
+        onProgress: ({ finished, total, sampledTokens }) =>
+          display.progress({ step: 0, phase: 'evaluation', done: finished, total, tokens: sampledTokens }),
+      });
+      sources.push(...result.sources);
+      groups.push(...result.groups);
+    }
+    return { sources, groups };
+  } finally {
+    display.done();
+    await server.close();
+  }
+}
+
+function table(measured: readonly (readonly [string, readonly SourceEvaluation[]])[]): string {
+  const lines: string[] = [];
+  for (const [model, sources] of measured) {
+    lines.push(pc.bold(model));
+    for (const { source, tasks, attempts, leftOut, means, atK, rollout } of sources) {
+      lines.push(
+        `  ${source}: ${tasks} tasks, ${attempts} attempts${leftOut > 0 ? pc.yellow(`, ${leftOut} failed and left out`) : ''}`,
+      );
+      for (const [name, { mean, interval }] of Object.entries(means)) {
+        const more = Object.entries(atK[name] ?? {})
+          .filter(([key]) => /^(best|maj|pass)@/.test(key) && !key.endsWith('/std'))
+          .map(([key, value]) => `${key.replace('/mean', '')} ${value.toFixed(3)}`);
+        const range = `${interval[0].toFixed(3)} to ${interval[1].toFixed(3)}`;
+        lines.push(`    ${name.padEnd(20)} ${mean.toFixed(3)}  ${pc.dim(range)}  ${more.join('  ')}`);
+      }
+      const numbers = [
+        ['valid tool calls', rollout['tools/valid']],
+        ['calls per trajectory', rollout['tool_call_counts/mean']],
+        ['turns', rollout['num_turns/mean']],
+        ['tokens', rollout['response_length/mean']],
+      ] as const;
+      for (const [label, value] of numbers) {
+        if (value !== undefined) lines.push(pc.dim(`    ${label.padEnd(20)} ${value.toFixed(3)}`));
+      }
+    }
+  }
+  return lines.join('\n');
+}
+
+interface TaskChange {
+  readonly taskIndex: number;
+  readonly reward: number;
+  readonly against: number;
+}
+
+/** Tasks whose mean reward differs between the two. */
+function changedTasks(one: readonly Group[], other: readonly Group[]): TaskChange[] {
+  return one.flatMap((group, at) => {
+    const reward = meanReward(group);
+    const against = meanReward(other[at]!);
+    return reward === undefined || against === undefined || reward === against
+      ? []
+      : [{ taskIndex: group.taskIndex, reward, against }];
+  });
+}
+
+function meanReward(group: Group): number | undefined {
+  const rewards = group.attempts.flatMap((attempt) => attempt.reward ?? []);
+  return rewards.length === 0 ? undefined : rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
+}
+
+function describeChanges(changes: readonly TaskChange[], model: string, against: string): string {
+  const better = changes.filter(({ reward, against: other }) => reward > other);
+  const worse = changes.filter(({ reward, against: other }) => reward < other);
+  const some = (list: readonly TaskChange[]) =>
+    list
+      .slice(0, 12)
+      .map(({ taskIndex }) => taskIndex)
+      .join(', ');
+  return [
+    `${pc.green(`${better.length} tasks better`)} in ${model} than in ${against}${better.length > 0 ? `: ${some(better)}` : ''}`,
+    `${pc.red(`${worse.length} tasks worse`)}${worse.length > 0 ? `: ${some(worse)}` : ''}`,
+  ].join('\n');
+}
