@@ -231,7 +231,21 @@ export class Generator {
       rows.push(row - 1);
       ready.push(sequence);
     }
-    this.#head.sample(this.#weights, this.#transformer.states, tokens, rows, ready);
+    this.#sample(tokens, rows, ready);
+  }
+
+  #sample(stateRows: number, rows: readonly number[], ready: readonly Sequence[]): void {
+    try {
+      this.#head.sample(this.#weights, this.#transformer.states, stateRows, rows, ready);
+    } catch (error) {
+      // One bad row (logits that overflowed, say) must not take its neighbours along.
+      if (ready.length === 1) this.#fail(ready[0]!, error);
+      else
+        for (let index = 0; index < ready.length; index++) {
+          this.#sample(stateRows, [rows[index]!], [ready[index]!]);
+        }
+      return;
+    }
     for (let index = 0; index < ready.length; index++) {
       this.#take(ready[index]!, this.#head.ids[index]!, this.#head.logprobs[index]!);
     }
@@ -266,15 +280,7 @@ export class Generator {
     const { temperature } = sequence.sampling;
     const targets = sequence.ids.subarray(from, to);
     const out = sequence.promptLogprobs!.subarray(from, to);
-    this.#head.score(
-      this.#weights,
-      this.#transformer.states,
-      stateRows,
-      rows,
-      targets,
-      temperature === 0 ? 1 : temperature,
-      out,
-    );
+    this.#head.score(this.#weights, this.#transformer.states, stateRows, rows, targets, temperature, out);
     sequence.scored = to;
   }
 

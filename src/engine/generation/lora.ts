@@ -23,7 +23,7 @@ const MODULES = {
   down: 'mlp.down_proj',
 } as const;
 
-export type LoraLayer = { [K in keyof typeof MODULES]?: LoraModule };
+export type LoraLayer = Partial<Record<keyof typeof MODULES, LoraModule>>;
 
 export interface LoraWeights {
   readonly layers: readonly LoraLayer[];

@@ -61,7 +61,9 @@ function checkSampling(sampling: SamplingParams, refuse: Refuse): void {
       refuse(`sampling.${field}`, value, right);
     }
   };
-  number('temperature', '0 (greedy) or a positive number is needed', (value) => value >= 0);
+  number('temperature', '0 (greedy) or a number from 1e-6 to 1e6 is needed', (value) => {
+    return value === 0 || (value >= 1e-6 && value <= 1e6);
+  });
   number('topP', 'a number above 0 and at most 1 is needed', (value) => value > 0 && value <= 1);
   number(
     'topK',
