@@ -99,7 +99,8 @@ export class ReplyParser {
     const { block } = state;
     if (state.sink.kind === 'unsure') {
       const begun = state.unsearched + this.#rest;
-      state.sink = block.sink?.(begun) ?? { kind: 'whole' };
+      const end = state.close.exec(begun)?.index ?? begun.length;
+      state.sink = block.sink?.(begun.slice(0, end)) ?? { kind: 'whole' };
       state.unsearched = '';
       const isStream = state.sink.kind === 'content' || state.sink.kind === 'reasoning';
       this.#rest = isStream ? begun.slice((state.sink as { from: number }).from) : begun;

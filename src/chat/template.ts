@@ -38,18 +38,29 @@ export function compileTemplate(source: string, { variables, date }: TemplateOpt
     throw new ConfigError(`the chat template is not valid Jinja: ${messageOf(error)}`, { cause: error });
   }
   const shared = { ...variables, rollcall_strftime: (format: string) => strftime(date, format) };
-  return ({ messages, tools, addGenerationPrompt }) => {
+  const render = (
+    { messages, addGenerationPrompt }: TemplateInput,
+    tools: readonly unknown[] | null,
+  ): string => {
     try {
       return template.render({
+        documents: null,
         ...shared,
         messages,
-        // As in Python: defined, and none if there are none.
-        tools: tools.length > 0 ? tools : null,
-        documents: null,
+        tools,
         add_generation_prompt: addGenerationPrompt,
       });
     } catch (error) {
       throw new TemplateRefusal(messageOf(error), { cause: error });
+    }
+  };
+  return (input) => {
+    if (input.tools.length > 0) return render(input, input.tools);
+    try {
+      return render(input, null); // as Python does: defined, and none
+    } catch (error) {
+      if (!(error instanceof TemplateRefusal)) throw error;
+      return render(input, []); // for templates written for tools alone
     }
   };
 }

@@ -2,7 +2,11 @@ import { malformed, type Piece, readArguments, THINK, type ToolFormat } from './
 import { readTaggedCalls } from './tagged.ts';
 import { jsonOrText } from './typed-value.ts';
 
-const FENCE = /^```(?:json)?\s*\n?(.*?)\n?\s*```$/s;
+/** Without the fence of a Markdown block around it. */
+function unfenced(text: string): string {
+  if (!text.startsWith('```') || !text.endsWith('```') || text.length < 6) return text;
+  return text.slice(3, -3).replace(/^json/, '').trim();
+}
 
 function readCall(body: string, closed: boolean): Piece[] {
   const source = body.trim();
@@ -16,7 +20,7 @@ function readCall(body: string, closed: boolean): Piece[] {
   const name = isOld ? after.slice(0, line < 0 ? after.length : line).trim() : head.trim();
   const text = isOld ? (line < 0 ? '' : after.slice(line + 1).trim()) : after;
   if (name === '') return [malformed('the tool call has no name', source)];
-  const given = readArguments(FENCE.exec(text)?.[1] ?? text);
+  const given = readArguments(unfenced(text));
   if (!given) return [malformed(`the arguments of ${name} are not a JSON object`, source)];
   return [{ kind: 'call', call: { name, arguments: given } }];
 }

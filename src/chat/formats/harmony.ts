@@ -30,8 +30,8 @@ const message: Block = {
     const end = body.indexOf(MESSAGE);
     const source = body.trim();
     if (end < 0) {
-      if (headerOf(body).recipient) return [malformed('the tool call has no <|message|>', source)];
-      return [{ kind: 'content', text: body.includes('<|channel|>') ? '' : body }];
+      if (!body.includes('<|channel|>')) return [{ kind: 'content', text: body }];
+      return headerOf(body).recipient ? [malformed('the tool call has no <|message|>', source)] : [];
     }
     const { recipient } = headerOf(body.slice(0, end));
     if (!recipient) return [{ kind: 'content', text: body.slice(end + MESSAGE.length) }];

@@ -22,8 +22,10 @@ function nameOf(
   given: Record<string, unknown>,
   tools: readonly ToolSchema[],
 ): string | undefined {
+  const stated = /^functions\.(.+?)(?::\d+)?$/s.exec(id)?.[1];
+  if (stated !== undefined) return stated;
   const names = tools.map((tool) => tool.function.name);
-  const written = /^(?:functions\.)?(.+?)(?::\d+)?$/s.exec(id)?.[1];
+  const written = /^(.+?)(?::\d+)?$/s.exec(id)?.[1];
   if (written !== undefined && (names.length === 0 || names.includes(written))) return written;
   const inside = names.filter((name) => id.includes(name));
   if (inside.length === 1) return inside[0];
@@ -33,8 +35,7 @@ function nameOf(
     const keys = Object.keys(given);
     return required.every((key) => keys.includes(key)) && keys.every((key) => known.includes(key));
   });
-  if (fitting.length === 1) return fitting[0]!.function.name;
-  return id.startsWith('functions.') ? written : undefined;
+  return fitting.length === 1 ? fitting[0]!.function.name : undefined;
 }
 
 /**

@@ -31,9 +31,9 @@ export function readTaggedCalls(
   return starts.map((start, index) => {
     const from = start.index + start[0].length;
     const next = starts[index + 1]?.index ?? body.length;
-    const close = body.indexOf(tags.call.close, from);
-    const end = close >= 0 && close < next ? close : next;
-    const isClosed = closed || (close >= 0 && close < next);
+    const close = body.slice(from, next).indexOf(tags.call.close);
+    const end = close >= 0 ? from + close : next;
+    const isClosed = closed || close >= 0;
     return readCall(
       start[1]!.trim(),
       body.slice(from, end),
@@ -57,12 +57,13 @@ function readCall(
   if (!closed) return malformed(`the call of ${name} is not closed: ${tags.call.close} is missing`, source);
   const given: [string, unknown][] = [];
   const starts = [...body.matchAll(tags.parameter.open)];
+  const lastClose = body.lastIndexOf(tags.parameter.close);
   let at = 0;
   for (const [index, start] of starts.entries()) {
     if (start.index < at) continue; // inside the value before
     if (tags.broken.test(body.slice(at, start.index))) return malformed('a parameter has no ">"', source);
     const from = start.index + start[0].length;
-    const close = body.indexOf(tags.parameter.close, from);
+    const close = from <= lastClose ? body.indexOf(tags.parameter.close, from) : -1;
     const next = starts[index + 1]?.index ?? body.length;
     const end = close >= 0 ? close : next;
     const head = start[1]!.trim();
