@@ -38,7 +38,7 @@ const { values: flags } = parseArgs({
     variant: { type: 'string', default: 'full' },
     controls: { type: 'string', default: 'true' },
     runs: { type: 'string', default: 'runs/prove-quickstart' },
-    /** Takes finished runs from --runs instead of making them again. */
+    /** Takes what is finished from --runs instead of making it again. */
     keep: { type: 'boolean', default: false },
   },
 });
@@ -143,6 +143,29 @@ function shuffledRewards(seed: number): Reward<Problem> {
   });
 }
 
+/** What the gain must not come from, by test accuracy. */
+async function runControls(
+  seed: number,
+  directory: string,
+  grpoSeconds: number,
+): Promise<Readonly<Record<string, number>>> {
+  const file = join(directory, 'controls.json');
+  const finished = await readFile(file, 'utf8').catch(() => undefined);
+  if (flags.keep && finished) return JSON.parse(finished) as Record<string, number>;
+  const warm = join(directory, 'warm-start');
+  const trained = join(directory, 'checkpoints', `global_step_${recipe.steps}`);
+  const withoutTool = createSolver([]);
+  const at = (name: string) => join(directory, 'controls', name);
+  const controls = {
+    moreSupervised: await moreSupervised(seed, warm, grpoSeconds, at('supervised')),
+    shuffledRewards: await otherGrpo(seed, warm, at('shuffled'), { rewards: [shuffledRewards(seed)] }),
+    trainedThenWithoutTool: await accuracyOf(trained, seed, withoutTool),
+    grpoWithoutTool: await otherGrpo(seed, warm, at('no-tool'), { agent: withoutTool }),
+  };
+  await writeFile(file, JSON.stringify(controls));
+  return controls;
+}
+
 type Result = QuickstartSummary & {
   readonly grpoSeconds: number;
   /** Share of the solved test problems whose calls build on one another. */
@@ -153,7 +176,6 @@ const results: Result[] = [];
 const curves: { name: string; colour: string; points: CurvePoint[] }[] = [];
 for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   const directory = join(flags.runs, `seed-${seed}`);
-  const warm = join(directory, 'warm-start');
   const summary = await runQuickstart(seed, directory);
   const steps = await readMetrics(directory);
   const points = steps.map(({ step, metrics }) => ({
@@ -167,17 +189,7 @@ for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   const grpoSeconds = steps.at(-1)!.seconds;
   const trained = join(directory, 'checkpoints', `global_step_${summary.steps}`);
   const { dependent } = await measureModel(trained, seed);
-  let controls: Record<string, number> | undefined;
-  if (flags.controls === 'true') {
-    const withoutTool = createSolver([]);
-    const at = (name: string) => join(directory, 'controls', name);
-    controls = {
-      moreSupervised: await moreSupervised(seed, warm, grpoSeconds, at('supervised')),
-      shuffledRewards: await otherGrpo(seed, warm, at('shuffled'), { rewards: [shuffledRewards(seed)] }),
-      trainedThenWithoutTool: await accuracyOf(trained, seed, withoutTool),
-      grpoWithoutTool: await otherGrpo(seed, warm, at('no-tool'), { agent: withoutTool }),
-    };
-  }
+  const controls = flags.controls === 'true' ? await runControls(seed, directory, grpoSeconds) : undefined;
   results.push({ ...summary, grpoSeconds, dependent, ...(controls ? { controls } : {}) });
   say(`seed ${seed}: ${JSON.stringify(results.at(-1))}`);
 }
