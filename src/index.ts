@@ -10,6 +10,7 @@ export {
 export { type ClassTool, classTool, type ResultLimits } from './agent/class-tool.ts';
 export type { InputSchema } from './agent/input-schema.ts';
 export type { Limits } from './agent/limits.ts';
+export { type McpServerConfig, type McpToolsOptions, mcpTools } from './agent/mcp.ts';
 export type { Sampling } from './agent/sampling.ts';
 export {
   failedToolCalls,
@@ -23,6 +24,7 @@ export {
 export {
   type Keep,
   type Tool,
+  type ToolBox,
   type ToolContext,
   type ToolOptions,
   type ToolOutput,
@@ -32,6 +34,15 @@ export {
 } from './agent/tool.ts';
 export { loadToolFile, toolsFromConfig } from './agent/tool-file.ts';
 export { singleTurn, type ToolLoopOptions, toolLoop } from './agent/tool-loop.ts';
+export {
+  type A2aExtension,
+  type A2aSkill,
+  fromA2aSkills,
+  fromMcpTool,
+  type McpToolDefinition,
+  toA2aSkills,
+  toMcpTool,
+} from './agent/tool-schemas.ts';
 export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
 export { arrayDataset, type Dataset } from './dataset/dataset.ts';
 export { csv, jsonl, openDataset, parquet } from './dataset/open.ts';

@@ -75,7 +75,9 @@ export async function runTool(call: ToolCall, options: RunToolOptions): Promise<
         `Tool '${tool.name}' was stopped: it took longer than ${timeoutMs / 1000} s.`,
       );
     }
-    return mistake('tool-threw', `Error executing tool '${tool.name}': ${messageOf(error)}`);
+    const prefix = `Error executing tool '${tool.name}': `;
+    const message = messageOf(error);
+    return mistake('tool-threw', message.startsWith(prefix) ? message : prefix + message); // a served tool has said it
   }
 }
 

@@ -9,6 +9,9 @@
  *       description: "A calculator …"
  *       parameters: { type: object, properties: … }
  *       module: tools.ts#calculate                       # where the name is not one of ours
+ *     - class_name: "verl.tools.mcp_search_tool.MCPSearchTool"
+ *       config: { type: mcp, rate_limit: 10, timeout: 30 }
+ *       mcp: { mcp_servers_config_path: servers.json, tool_selected_list: [search] }
  */
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
@@ -18,8 +21,9 @@ import { ConfigError } from '../errors.ts';
 import { loadExport } from '../lib/load-export.ts';
 import type { ToolSchema } from '../types.ts';
 import { type ClassTool, classTool, type ResultLimits } from './class-tool.ts';
+import { type McpServerConfig, mcpTools } from './mcp.ts';
 import { readyToolClasses, readyToolNamed, readyToolNames, readyToolOfClass } from './ready-tools.ts';
-import { checkToolNames, type Tool, type ToolContext, type ToolOutput, tool } from './tool.ts';
+import { checkToolNames, type Tool, type ToolBox, type ToolContext, type ToolOutput, tool } from './tool.ts';
 
 const parameters = z
   .record(z.string(), z.unknown())
@@ -32,7 +36,27 @@ const classEntry = z.strictObject({
   class_name: z.string(),
   config: z.record(z.string(), z.unknown()).nullish(),
   tool_schema: schemaEntry.nullish(),
+  mcp: z
+    .strictObject({
+      mcp_servers_config_path: z.string(),
+      tool_selected_list: z.array(z.string()).nullish(),
+    })
+    .nullish(),
 });
+const serverEntry = z.union([
+  z.looseObject({
+    command: z.string(),
+    args: z.array(z.string()).optional(),
+    env: z.record(z.string(), z.string()).optional(),
+    cwd: z.string().optional(),
+  }),
+  z.looseObject({
+    url: z.url(),
+    headers: z.record(z.string(), z.string()).optional(),
+    auth_token: z.string().optional(),
+  }),
+]);
+const serverFile = z.looseObject({ mcpServers: z.record(z.string(), serverEntry) });
 const shortEntry = z.strictObject({
   name: z.string(),
   description: z.string().default(''),
@@ -41,7 +65,7 @@ const shortEntry = z.strictObject({
   config: z.record(z.string(), z.unknown()).nullish(),
 });
 
-export async function loadToolFile(path: string, limits: ResultLimits = {}): Promise<Tool[]> {
+export async function loadToolFile(path: string, limits: ResultLimits = {}): Promise<ToolBox> {
   let content: unknown;
   try {
     content = parse(await readFile(path, 'utf8'));
@@ -58,25 +82,71 @@ export async function loadToolFile(path: string, limits: ResultLimits = {}): Pro
 export async function toolsFromConfig(
   list: readonly unknown[],
   { directory, source, limits = {} }: { directory: string; source: string; limits?: ResultLimits },
-): Promise<Tool[]> {
-  const tools: Tool[] = [];
-  for (const [index, entry] of list.entries()) {
+): Promise<ToolBox> {
+  const boxes: ToolBox[] = [];
+  const close = async () => {
+    await Promise.all(boxes.map((box) => box.close()));
+  };
+  try {
+    for (const [index, entry] of list.entries()) boxes.push(await fromEntry(entry, index));
+    const tools = boxes.flatMap((box) => box.tools);
+    checkToolNames(tools);
+    return { tools, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+
+  async function fromEntry(entry: unknown, index: number): Promise<ToolBox> {
     const where = `${source}, tools[${index}]`;
     const isClass = typeof entry === 'object' && entry !== null && 'class_name' in entry;
-    tools.push(
-      ...(isClass
-        ? await fromClassEntry(read(classEntry, entry, where), where, directory, limits)
-        : await fromShortEntry(read(shortEntry, entry, where), where, directory, limits)),
-    );
+    if (!isClass) {
+      return boxOf(await fromShortEntry(read(shortEntry, entry, where), where, directory, limits));
+    }
+    const known = read(classEntry, entry, where);
+    if (known.config?.type === 'mcp') return fromMcpEntry(known, where, directory, limits);
+    return boxOf(await fromClassEntry(known, where, directory, limits));
   }
-  checkToolNames(tools);
-  return tools;
+}
+
+const boxOf = (tools: readonly Tool[]): ToolBox => ({ tools, close: async () => {} });
+
+async function fromMcpEntry(
+  { config, mcp }: z.output<typeof classEntry>,
+  where: string,
+  directory: string,
+  limits: ResultLimits,
+): Promise<ToolBox> {
+  if (!mcp)
+    throw new ConfigError(`${where}: config.type is mcp, but there is no \`mcp.mcp_servers_config_path\``);
+  const path = resolve(directory, mcp.mcp_servers_config_path);
+  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
+    throw new ConfigError(`${where}: there is no MCP server file ${path}`, { cause });
+  });
+  const { mcpServers } = read(serverFile, parse(text), path);
+  return mcpTools({
+    ...limits,
+    servers: Object.fromEntries(Object.entries(mcpServers).map(([name, server]) => [name, serverOf(server)])),
+    ...(mcp.tool_selected_list && { names: mcp.tool_selected_list }),
+    ...(config?.rate_limit !== undefined && { callsPerSecond: Number(config.rate_limit) }),
+    ...(config?.timeout !== undefined && { timeoutMs: 1000 * Number(config.timeout) }),
+  });
+}
+
+function serverOf(server: z.output<typeof serverEntry>): McpServerConfig {
+  if ('command' in server) {
+    const { command, args, env, cwd } = server as z.output<(typeof serverEntry.options)[0]>;
+    return { command, ...(args && { args }), ...(env && { env }), ...(cwd !== undefined && { cwd }) };
+  }
+  const { url, headers, auth_token: token } = server as z.output<(typeof serverEntry.options)[1]>;
+  const sent = { ...headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) };
+  return { url, headers: sent };
 }
 
 function read<Schema extends z.ZodType>(schema: Schema, entry: unknown, where: string): z.output<Schema> {
   const result = schema.safeParse(entry);
   if (result.success) return result.data;
-  throw new ConfigError(`${where} is not a tool: ${z.prettifyError(result.error).replace(/\s+/g, ' ')}`);
+  throw new ConfigError(`${where} cannot be read: ${z.prettifyError(result.error).replace(/\s+/g, ' ')}`);
 }
 
 async function fromClassEntry(
@@ -87,7 +157,7 @@ async function fromClassEntry(
 ): Promise<Tool[]> {
   const type = config?.type ?? 'native';
   if (type !== 'native') {
-    throw new ConfigError(`${where}: config.type is ${JSON.stringify(type)}; this build knows 'native'`);
+    throw new ConfigError(`${where}: config.type is ${JSON.stringify(type)}; it is native or mcp`);
   }
   if (name.includes('#')) {
     const exported = await loadExport(name, directory, where);

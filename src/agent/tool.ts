@@ -86,6 +86,12 @@ export interface Tool {
   close(context: ToolContext<unknown>): void | Promise<void>;
 }
 
+/** Tools that share something with an end, such as the connection to a tool server. */
+export interface ToolBox {
+  readonly tools: readonly Tool[];
+  close(): Promise<void>;
+}
+
 /** A tool is a schema and a function. What goes wrong in it is told to the model, never thrown at the run. */
 export function tool<const Schema extends InputSchema, State = undefined>(
   options: ToolOptions<Schema, State>,

@@ -19,6 +19,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   score: async () => (await import('./score.ts')).registerScore,
   sft: async () => (await import('./sft.ts')).registerSft,
   show: async () => (await import('./show.ts')).registerShow,
+  tools: async () => (await import('./tools.ts')).registerTools,
   train: async () => (await import('./train.ts')).registerTrain,
 };
 

@@ -74,12 +74,14 @@ describe('verl 1.C', () => {
       'bad.yaml': 'tool: []',
       'b.json': '{"tools": []}',
     });
-    const [gsm8k] = await loadToolFile(join(path, 'gsm8k.yaml'));
+    const {
+      tools: [gsm8k],
+    } = await loadToolFile(join(path, 'gsm8k.yaml'));
     expect(gsm8k!.schema.function).toMatchObject({
       name: 'calc_gsm8k_reward',
       parameters: { required: ['answer'] },
     });
-    expect(await loadToolFile(join(path, 'b.json'))).toEqual([]);
+    expect((await loadToolFile(join(path, 'b.json'))).tools).toEqual([]);
     await expect(loadToolFile(join(path, 'bad.yaml'))).rejects.toThrow(/no list under `tools:`/);
     await expect(loadToolFile(join(path, 'none.yaml'))).rejects.toThrow(/none.yaml cannot be read/);
     const load = (entry: object) => toolsFromConfig([entry], { directory: path, source: 'tools.yaml' });
@@ -91,11 +93,13 @@ describe('verl 1.C', () => {
     await expect(load({ name: 'angle_solver' })).rejects.toThrow(
       /nothing runs the tool 'angle_solver'; add `module/,
     );
-    await expect(load({ title: 'x' })).rejects.toThrow(/tools\[0\] is not a tool/);
+    await expect(load({ title: 'x' })).rejects.toThrow(/tools\[0\] cannot be read/);
   });
 
   test('C1: the short form of seed 004 is the ready calculator', async () => {
-    const [calculator] = await toolsFromConfig(
+    const {
+      tools: [calculator],
+    } = await toolsFromConfig(
       [
         {
           name: 'calculator',
@@ -127,13 +131,12 @@ describe('verl 1.C', () => {
       properties: { rows: { type: 'array', items: { type: 'object', properties: { n: { minimum: 1 } } } } },
       required: ['rows'],
     };
-    const [made] = await toolsFromConfig(
-      [{ name: 'rows', description: 'd', parameters, module: 'tools.ts#run' }],
-      {
-        directory: path,
-        source: 'x',
-      },
-    );
+    const {
+      tools: [made],
+    } = await toolsFromConfig([{ name: 'rows', description: 'd', parameters, module: 'tools.ts#run' }], {
+      directory: path,
+      source: 'x',
+    });
     expect(made!.schema).toEqual({
       type: 'function',
       function: { name: 'rows', description: 'd', parameters },
@@ -151,7 +154,7 @@ describe('verl 1.C', () => {
 
   test('C3, C4: a class tool lives for the whole trajectory, and all four kinds of kwargs reach it', async () => {
     const path = await folder({ 'life.ts': LIFE });
-    const tools = await toolsFromConfig(
+    const { tools } = await toolsFromConfig(
       [
         {
           class_name: 'life.ts#Life',
@@ -205,7 +208,7 @@ describe('verl 1.C', () => {
     const directory = await folder({
       'tools.ts': 'export const good = ({ n }) => n; export const bad = () => { throw new Error("broke"); };',
     });
-    const tools = await toolsFromConfig(
+    const { tools } = await toolsFromConfig(
       ['good', 'bad'].map((name) => ({ name, module: `tools.ts#${name}` })),
       { directory, source: 'x' },
     );
@@ -230,7 +233,7 @@ describe('verl 1.C', () => {
       ['tail', '(6 characters left out)…ghij'],
       ['both ends', 'ab…(6 characters left out)…ij'],
     ] as const) {
-      const tools = await toolsFromConfig([{ name: 'long', module: 'tools.ts#long' }], {
+      const { tools } = await toolsFromConfig([{ name: 'long', module: 'tools.ts#long' }], {
         directory,
         source: 'x',
         limits: { charactersPerResult: 4, keep },
@@ -242,7 +245,7 @@ describe('verl 1.C', () => {
 
   test('C12: Gsm8kTool says how good the answer is, and an answer that does not improve costs 0.05', async () => {
     const path = await folder({ 'gsm8k.yaml': GSM8K_YAML });
-    const tools = await loadToolFile(join(path, 'gsm8k.yaml'));
+    const { tools } = await loadToolFile(join(path, 'gsm8k.yaml'));
     const answers = ['41', '#### 1,042', 1042, '40'];
     const task = { toolsKwargs: { calc_gsm8k_reward: { create_kwargs: { ground_truth: '1042' } } } };
     const { trajectory } = await play(
@@ -260,7 +263,7 @@ describe('verl 1.C', () => {
   });
 
   test('C13: Geo3kTool compares expressions', async () => {
-    const tools = await toolsFromConfig([{ class_name: 'verl.tools.geo3k_tool.Geo3kTool' }], {
+    const { tools } = await toolsFromConfig([{ class_name: 'verl.tools.geo3k_tool.Geo3kTool' }], {
       directory: '.',
       source: 'x',
     });
@@ -304,7 +307,7 @@ describe('verl 1.C', () => {
       bodies.push(body);
       return { json: { run_result: { status: 'Finished', stdout: '4\n', stderr: '' } } };
     });
-    const tools = await toolsFromConfig(
+    const { tools } = await toolsFromConfig(
       [
         {
           class_name: 'verl.tools.sandbox_fusion_tools.SandboxFusionTool',
@@ -341,7 +344,7 @@ describe('verl 1.C', () => {
         },
       };
     });
-    const tools = await toolsFromConfig(
+    const { tools } = await toolsFromConfig(
       [{ class_name: 'verl.tools.search_tool.SearchTool', config: { retrieval_service_url: url } }],
       { directory: '.', source: 'x' },
     );

@@ -1,0 +1,66 @@
+import { existsSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+import type { Command } from 'commander';
+import { serveToolsOnHttp, serveToolsOnStdio } from '../agent/mcp-server.ts';
+import type { Tool, ToolBox } from '../agent/tool.ts';
+import { loadToolFile } from '../agent/tool-file.ts';
+import { ConfigError } from '../errors.ts';
+import { loadExport } from '../lib/load-export.ts';
+
+export function registerTools(program: Command): void {
+  const tools = program.command('tools').description('what agents can call');
+  tools
+    .command('list')
+    .description('the tools of a file, as a model is told of them')
+    .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
+    .action(async (file: string) => {
+      const box = await openTools(file);
+      console.log(
+        JSON.stringify(
+          box.tools.map(({ schema }) => schema),
+          null,
+          2,
+        ),
+      );
+      await box.close();
+    });
+  tools
+    .command('serve')
+    .description('offers the tools of a file as an MCP server: on stdin and stdout, or over HTTP')
+    .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
+    .option('--http <port>', 'streamable HTTP on 127.0.0.1; 0 takes a free port')
+    .action(async (file: string, { http }: { http?: string }) => {
+      const box = await openTools(file);
+      const served =
+        http === undefined
+          ? await serveToolsOnStdio(box.tools)
+          : await serveToolsOnHttp(box.tools, portOf(http));
+      if (served.url !== undefined) console.log(`serving ${box.tools.length} tools at ${served.url}`);
+      await new Promise<void>((stop) => {
+        for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop());
+        if (http === undefined) process.stdin.once('close', () => stop());
+      });
+      await served.close();
+      await box.close();
+    });
+}
+
+async function openTools(file: string): Promise<ToolBox> {
+  if (!file.includes('#')) {
+    if (!existsSync(file)) throw new ConfigError(`there is no tool file ${resolve(file)}`);
+    return loadToolFile(file);
+  }
+  const [path, name] = file.split('#');
+  const exported = await loadExport(`${resolve(path!)}#${name}`, dirname(resolve(path!)), file);
+  const list = Array.isArray(exported) ? exported : [exported];
+  if (!list.every((one): one is Tool => (one as Tool | undefined)?.kind === 'tool')) {
+    throw new ConfigError(`${file} is neither a tool nor a list of tools, as tool() makes them`);
+  }
+  return { tools: list, close: async () => {} };
+}
+
+function portOf(text: string): number {
+  const port = Number(text);
+  if (Number.isInteger(port) && port >= 0 && port < 65_536) return port;
+  throw new ConfigError(`--http takes a port from 0 to 65535, not ${text}`);
+}
