@@ -1,0 +1,152 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
+import type { VerlRow } from '../src/options/verl-row.ts';
+import { VERL_TABLE } from '../src/options/verl-table.ts';
+
+/** Writes docs/from-verl.md from the one table: `npm run docs:from-verl`. `--check` only compares. */
+export const FROM_VERL = 'docs/from-verl.md';
+
+const KINDS: Readonly<Record<VerlRow['kind'], string>> = {
+  option: 'sets',
+  always: 'always so',
+  elsewhere: 'elsewhere',
+  'not yet': 'not yet',
+};
+
+const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ') || '–';
+const code = (text: string) => `\`${cell(text)}\``;
+
+function table(rows: readonly VerlRow[]): string[] {
+  return [
+    '| key | values | here | note | seed |',
+    '| --- | --- | --- | --- | --- |',
+    ...rows.map((row) => {
+      const here = row.kind === 'option' ? row.to.map(code).join(', ') : KINDS[row.kind];
+      return `| ${code(row.key)} | ${cell(row.values)} | ${here} | ${cell(row.note)} | ${cell(row.seeds.join(' '))} |`;
+    }),
+  ];
+}
+
+const COMMANDS: readonly (readonly [string, string])[] = [
+  ['python3 examples/data_preprocess/gsm8k.py', 'rollcall data gsm8k'],
+  [
+    'python3 examples/data_preprocess/gsm8k_multiturn_w_tool.py --local_save_dir DIR',
+    'rollcall data gsm8k --style tool --local_save_dir DIR',
+  ],
+  [
+    'python examples/data_preprocess/gsm8k_multiturn_w_interaction.py --local_save_dir DIR',
+    'rollcall data gsm8k --style interaction --local_save_dir DIR',
+  ],
+  [
+    'python examples/data_preprocess/gsm8k_tool_agent_loop.py --local_save_dir DIR',
+    'rollcall data gsm8k --style agent-loop --local_save_dir DIR',
+  ],
+  ['python3 examples/data_preprocess/geo3k.py', 'rollcall data geo3k'],
+  ['examples/data_preprocess/geo3k_multiturn_w_tool.py', 'rollcall data geo3k --style tool'],
+  ['examples/data_preprocess/preprocess_search_r1_dataset.py', 'rollcall data search-r1'],
+  ['a changed `make_map_fn` in a preparation script', 'rollcall data map FILE.ts IN.parquet OUT.parquet'],
+  ['pd.read_parquet(FILE).iloc[0]', 'rollcall data show FILE'],
+  ['python3 -m verl.trainer.main_ppo KEY=VALUE …', 'rollcall train KEY=VALUE …'],
+  ['bash examples/sglang_multiturn/run_….sh KEY=VALUE', 'rollcall train RUN.yaml KEY=VALUE'],
+  ['the same, to see what it would do', 'rollcall train … --dry-run'],
+  ['mlflow ui, weave', 'rollcall show RUN'],
+];
+
+const PARTS: readonly (readonly [string, string])[] = [
+  ['AgentLoop, AgentLoopBase, AgentLoopWorker', 'Agent (`agent()`, `toolLoop()`)'],
+  ['AsyncLLMServerManager, LLMServerClient', 'Gateway'],
+  ['AsyncServer, SGLangHttpServer', 'Server (`InferenceServer`)'],
+  ['ChatModel, ReactAgentLoop (LangGraph)', 'Agent around `model.chat()`'],
+  ['BaseTool: create, execute, calc_reward, release', 'Tool: `open`, `run`, `score`, `close`'],
+  ['OpenAIFunctionToolSchema', '`ToolSchema`'],
+  ['BaseInteraction', 'simulated user'],
+  ['RewardManager, compute_score', 'Reward (`reward()`)'],
+  ['DataProto', 'Batch'],
+  ['uid', 'Group'],
+  ['AgentLoopOutput', 'Trajectory'],
+  ['response_mask', '`trained`, one flag a token'],
+  ['AbstractCurriculumSampler', '`Sampler`'],
+  ['RLHFDataset', '`Dataset`'],
+];
+
+const DATA_COLUMNS: readonly (readonly [string, string])[] = [
+  ['prompt (list of messages, or seed 004’s list of typed parts)', '`prompt`'],
+  ['data_source', '`dataSource`'],
+  ['ability', '`ability`'],
+  ['reward_model.ground_truth', '`groundTruth`'],
+  ['agent_name', '`agentName`'],
+  ['tools, extra_info.tool_selection', '`tools`'],
+  ['extra_info.tools_kwargs (seed 000: tool_kwargs)', '`toolsKwargs`'],
+  ['extra_info.interaction_kwargs', '`interactionKwargs`'],
+  ['images (bytes or path), `<image>` in text', 'image parts of `prompt`'],
+  ['extra_info', '`extraInfo`'],
+];
+
+const pairs = (
+  left: string,
+  right: string,
+  rows: readonly (readonly [string, string])[],
+  asCode: boolean,
+) => [
+  `| ${left} | ${right} |`,
+  '| --- | --- |',
+  ...rows.map(([one, other]) =>
+    asCode ? `| ${code(one)} | ${code(other)} |` : `| ${cell(one)} | ${cell(other)} |`,
+  ),
+];
+
+export function renderFromVerl(): string {
+  const groups: readonly (readonly [string, (key: string) => boolean])[] = [
+    ['data', (key) => key.startsWith('data.')],
+    ['algorithm', (key) => key.startsWith('algorithm.')],
+    ['actor, reference and model', (key) => /^actor_rollout_ref\.(?!rollout)/.test(key)],
+    ['rollout', (key) => key.startsWith('actor_rollout_ref.rollout.')],
+    ['rewards and tools', (key) => /^(reward|custom_reward|tools$)/.test(key)],
+    ['trainer, critic and the rest', (key) => /^(critic|trainer|ray|hydra|defaults|global)/.test(key)],
+  ];
+  const lines = [
+    '<!-- Made by scripts/from-verl.ts from src/options/verl-table.ts; do not edit. -->',
+    '',
+    '# Coming from verl',
+    '',
+    'Your parquet files, tool YAML and dotted overrides work here. `rollcall train … --dry-run` prints what they',
+    'resolve to, and what is missing outside. This page lists every key we know, what it means here, and what we do',
+    'not do. The order is default < file < command line; defaults are ours (`rollcall options --explain`), not',
+    "verl's. In one place, the same option under verl's name and under ours is an error.",
+    '',
+    '**sets** names our option. **always so**: it works like this here anyway, and another value is refused.',
+    "**elsewhere**: another program's business, accepted with one line that says so. **not yet**: understood, and",
+    '`train` refuses any value but the one listed. An unknown key is an error that names the nearest known ones.',
+    '',
+    '## Commands',
+    '',
+    ...pairs('verl', 'Rollcall', COMMANDS, true),
+    '',
+    '## Parts',
+    '',
+    ...pairs("verl's name", 'ours', PARTS, false),
+    '',
+    '## Columns of a dataset',
+    '',
+    ...pairs('column', 'field of a task', DATA_COLUMNS, false),
+    '',
+    '## Keys',
+  ];
+  const placed = new Set<VerlRow>();
+  for (const [title, belongs] of groups) {
+    const rows = VERL_TABLE.filter((row) => belongs(row.key));
+    for (const row of rows) placed.add(row);
+    lines.push('', `### ${title}`, '', ...table(rows));
+  }
+  const left = VERL_TABLE.filter((row) => !placed.has(row));
+  if (left.length > 0) throw new Error(`no section for ${left.map((row) => row.key).join(', ')}`);
+  return `${lines.join('\n')}\n`;
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  const text = renderFromVerl();
+  if (process.argv.includes('--check')) {
+    if (readFileSync(FROM_VERL, 'utf8') !== text)
+      throw new Error(`${FROM_VERL} is stale; npm run docs:from-verl`);
+  } else writeFileSync(FROM_VERL, text);
+}
