@@ -55,6 +55,9 @@ async function generate(text: string, flags: GenerateFlags): Promise<void> {
       await server.update({ kind: 'lora', version: 0, name: flags.adapter, path: flags.adapter });
     }
     const shown = tokenizer.decoder();
+    const show = (ids: Int32Array) => {
+      if (!stopIds.includes(ids[0]!)) process.stdout.write(unguard(shown.push(ids)));
+    };
     const reply = await server.generate({
       id: 'generate',
       trajectory: 'generate',
@@ -62,7 +65,7 @@ async function generate(text: string, flags: GenerateFlags): Promise<void> {
       sampling: samplingOf(flags, stopIds),
       signal: interrupted.signal,
       ...(flags.adapter === undefined ? {} : { adapter: flags.adapter }),
-      ...(flags.json ? {} : { onTokens: (ids) => void process.stdout.write(unguard(shown.push(ids))) }),
+      ...(flags.json ? {} : { onTokens: show }),
     });
     if (flags.json) {
       const { ids, logprobs, finish } = reply;

@@ -1,0 +1,119 @@
+/** Generation speed of the embedded server, through its thread and messages as a run uses it. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { type EmbeddedServer, openServer } from '../src/engine/server.ts';
+import type { SamplingParams } from '../src/inference/server.ts';
+import { createRandom } from '../src/lib/random.ts';
+import { BENCH_SIZES, benchModel } from './engine-models.ts';
+import type { TrainingBench } from './engine-training.ts';
+
+const REQUESTS = [1, 32, 128] as const;
+const PROMPT_TOKENS = 16;
+const REPLY_TOKENS = 256;
+
+const SAMPLING: SamplingParams = {
+  temperature: 1,
+  topP: 1,
+  topK: -1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  maxTokens: REPLY_TOKENS,
+  stopIds: [],
+  stopStrings: [],
+  seed: 0,
+};
+
+let serial = 0;
+
+function ask(server: EmbeddedServer, prompt: Int32Array, maxTokens: number) {
+  const id = `request-${serial++}-`;
+  return server.generate({ id, trajectory: id, prompt, sampling: { ...SAMPLING, maxTokens, seed: serial } });
+}
+
+/** For 1M `generate1`, `generate32`, `generate128`; other sizes carry their name. */
+export async function benchGeneration(options: TrainingBench): Promise<Record<string, number>> {
+  const figures: Record<string, number> = {};
+  const random = createRandom(1);
+  for (const { name, size, vocabulary } of BENCH_SIZES) {
+    if (!options.sizes.includes(name)) continue;
+    const { directory, config } = benchModel(size, vocabulary);
+    const server = await openServer({
+      model: directory,
+      threads: options.threads,
+      cacheMegabytes: 1024,
+      ...(options.kernels ? { kernels: options.kernels } : {}),
+    });
+    const prompt = (length: number) => Int32Array.from({ length }, () => random.integer(vocabulary));
+    const time = async (requests: number) => {
+      const prompts = Array.from({ length: requests }, () => prompt(PROMPT_TOKENS));
+      const start = performance.now();
+      await Promise.all(prompts.map((ids) => ask(server, ids, REPLY_TOKENS)));
+      return (requests * REPLY_TOKENS) / ((performance.now() - start) / 1e3);
+    };
+    const delay = monitorEventLoopDelay({ resolution: 1 });
+    await time(32);
+    delay.enable();
+    for (const requests of REQUESTS) {
+      const label = `${requests}${name === '1M' ? '' : `At${name}`}`;
+      const ours: number[] = [];
+      const theirs: number[] = [];
+      for (let round = 0; round < options.rounds; round++) {
+        ours.push(await time(requests));
+        if (!options.torch) continue;
+        const { threads } = options;
+        const request = { do: 'generate', shape: config, requests, promptTokens: PROMPT_TOKENS, threads };
+        if (round === 0) await options.torch.ask({ ...request, tokens: 4 });
+        const answer = await options.torch.ask<{ tokensPerSecond: number }>({
+          ...request,
+          tokens: REPLY_TOKENS,
+        });
+        theirs.push(answer.tokensPerSecond);
+      }
+      figures[`generate${label}`] = median(ours);
+      if (options.torch) {
+        figures[`torchGenerate${label}`] = median(theirs);
+        figures[`ratioGenerate${label}`] = median(ours.map((own, round) => own / theirs[round]!));
+      }
+    }
+    delay.disable();
+    figures[`generate${name}DelayP99Milliseconds`] = delay.percentile(99) / 1e6;
+    figures[`generate${name}PeakMegabytes`] = (await server.stats()).peakBytes / 1e6;
+    Object.assign(figures, await multiTurn(server, prompt, name));
+    await server.close();
+    for (const [key, value] of Object.entries(figures)) {
+      if (/enerate|multiTurn/.test(key)) console.log(`${key.padEnd(36)} ${value.toFixed(2)}`);
+    }
+  }
+  return figures;
+}
+
+/**
+ * 8 attempts at one prompt of 200 tokens, 4 turns each, 60 tokens of reply and 40 of answer a turn. Necessary are the
+ * prompt once, and from the second turn on the last token of the reply (sampled, never computed) and the answer.
+ */
+async function multiTurn(server: EmbeddedServer, prompt: (length: number) => Int32Array, name: string) {
+  const [attempts, turns] = [8, 4];
+  const before = await server.stats();
+  const first = prompt(200);
+  const dialogues = Array.from({ length: attempts }, () => first);
+  const start = performance.now();
+  for (let turn = 0; turn < turns; turn++) {
+    const replies = await Promise.all(dialogues.map((ids) => ask(server, ids, 60)));
+    replies.forEach(({ ids }, at) => {
+      dialogues[at] = Int32Array.from([...dialogues[at]!, ...ids, ...prompt(40)]);
+    });
+  }
+  const computed = (await server.stats()).computedPromptTokens - before.computedPromptTokens;
+  return {
+    [`multiTurn${name}ComputedPromptTokens`]: computed,
+    [`multiTurn${name}NecessaryPromptTokens`]: first.length + attempts * (turns - 1) * 41,
+    [`multiTurn${name}Seconds`]: (performance.now() - start) / 1e3,
+  };
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
