@@ -5,7 +5,7 @@
 import type { CacheCall, Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { LoraLayer, LoraModule, LoraWeights } from './lora.ts';
-import type { PackedWeights } from './packed-weights.ts';
+import type { PackedLayer, PackedWeights } from './packed-weights.ts';
 
 export interface TransformerOptions {
   /** Most tokens in one step. */
@@ -38,21 +38,13 @@ export class Transformer {
   readonly states: Pointer;
   readonly #kernels: Kernels;
   readonly #owned: Pointer[] = [];
-  readonly #idsAt: Pointer;
   readonly #residual: Pointer;
   readonly #delta: Pointer;
-  readonly #qkv: Pointer;
-  readonly #attended: Pointer;
-  readonly #gateUp: Pointer;
-  readonly #activated: Pointer;
-  readonly #cos: Pointer;
-  readonly #sin: Pointer;
   readonly #layerBytes: number;
   readonly #blockBytes: number;
   readonly #keys: Pointer;
   readonly #values: Pointer;
-  readonly #cache: CacheCall;
-  readonly #contextTokens: number;
+  readonly #calls: ReturnType<typeof layerCalls>;
   #loraRows: { pointer: Pointer; floats: number } = { pointer: 0, floats: 0 };
 
   constructor(kernels: Kernels, config: ModelConfig, options: TransformerOptions) {
@@ -60,26 +52,21 @@ export class Transformer {
     const { hidden, heads, kvHeads, headSize, intermediate } = config;
     this.config = config;
     this.#kernels = kernels;
-    this.#contextTokens = contextTokens;
     this.blocksPerSequence = Math.ceil(contextTokens / blockTokens);
 
     const floats = (count: number) => this.#own(count * 4);
     this.states = floats(stepTokens * hidden);
     this.#residual = floats(stepTokens * hidden);
     this.#delta = floats(stepTokens * hidden);
-    this.#qkv = floats(stepTokens * (heads + 2 * kvHeads) * headSize);
-    this.#attended = floats(stepTokens * heads * headSize);
-    this.#gateUp = floats(stepTokens * 2 * intermediate);
-    this.#activated = floats(stepTokens * intermediate);
-    this.#cos = floats((contextTokens * headSize) / 2);
-    this.#sin = floats((contextTokens * headSize) / 2);
-    this.#fillRotations();
+    const cos = floats((contextTokens * headSize) / 2);
+    const sin = floats((contextTokens * headSize) / 2);
+    fillRotations(kernels, config, contextTokens, cos, sin);
 
-    this.#idsAt = floats(stepTokens);
+    const idsAt = floats(stepTokens);
     const sequencesAt = floats(stepTokens);
     const positionsAt = floats(stepTokens);
     const tableAt = floats(options.sequences * this.blocksPerSequence);
-    this.ids = kernels.i32(this.#idsAt, stepTokens);
+    this.ids = kernels.i32(idsAt, stepTokens);
     this.sequences = kernels.i32(sequencesAt, stepTokens);
     this.positions = kernels.i32(positionsAt, stepTokens);
     this.blockTable = kernels.i32(tableAt, options.sequences * this.blocksPerSequence);
@@ -89,110 +76,106 @@ export class Transformer {
     this.#blockBytes = kernels.cacheBytes({ ...shape, blocks: 1 });
     this.#keys = this.#own(this.#layerBytes * config.layers);
     this.#values = this.#own(this.#layerBytes * config.layers);
-    this.#cache = {
-      ...shape,
-      keys: this.#keys,
-      values: this.#values,
-      blockTable: tableAt,
-      sequenceCount: 0,
-      blocksPerSequence: this.blocksPerSequence,
-      tokens: 0,
-      sequences: sequencesAt,
-      positions: positionsAt,
-    };
+    this.#calls = layerCalls(config, {
+      ids: idsAt,
+      states: this.states,
+      residual: this.#residual,
+      delta: this.#delta,
+      qkv: floats(stepTokens * (heads + 2 * kvHeads) * headSize),
+      attended: floats(stepTokens * heads * headSize),
+      gateUp: floats(stepTokens * 2 * intermediate),
+      activated: floats(stepTokens * intermediate),
+      cos,
+      sin,
+      positions: contextTokens,
+      cache: {
+        ...shape,
+        keys: this.#keys,
+        values: this.#values,
+        blockTable: tableAt,
+        sequenceCount: 0,
+        blocksPerSequence: this.blocksPerSequence,
+        tokens: 0,
+        sequences: sequencesAt,
+        positions: positionsAt,
+      },
+    });
   }
 
   /** Writes K/V of the `tokens` described by the input arrays and leaves their states in `states`. */
   step(weights: PackedWeights, lora: LoraWeights | undefined, tokens: number, sequenceCount: number): void {
     const kernels = this.#kernels;
-    const { hidden, vocabulary, normEpsilon: epsilon } = this.config;
-    const norm = { x: this.#residual, out: this.states, rows: tokens, width: hidden, epsilon };
-    const added = { residual: this.#delta, sum: this.#residual };
-    this.#cache.tokens = tokens;
-    this.#cache.sequenceCount = sequenceCount;
-    kernels.gather({
-      table: weights.embedding,
-      rows: vocabulary,
-      width: hidden,
-      ids: this.#idsAt,
-      count: tokens,
-      out: this.#residual,
-    });
+    const { embed, norm, cacheWrite, cacheAttention } = this.#calls;
+    this.#setRows(tokens);
+    cacheWrite.sequenceCount = cacheAttention.sequenceCount = sequenceCount;
+    embed.table = weights.embedding;
+    kernels.gather(embed);
+    // The first norm has nothing to add to the residual stream yet.
+    norm.residual = norm.sum = 0;
     for (let layer = 0; layer < weights.layers.length; layer++) {
       const packed = weights.layers[layer]!;
-      const adapter = lora?.layers[layer];
-      kernels.rmsNorm({ ...norm, weight: packed.inputNorm, ...(layer > 0 ? added : undefined) });
-      this.#attention(packed, layer, tokens, adapter);
-      kernels.rmsNorm({ ...norm, weight: packed.postNorm, ...added });
-      this.#feedForward(packed, tokens, adapter);
+      norm.weight = packed.inputNorm;
+      kernels.rmsNorm(norm);
+      norm.residual = this.#delta;
+      norm.sum = this.#residual;
+      this.#attention(packed, layer, tokens, lora?.layers[layer]);
+      norm.weight = packed.postNorm;
+      kernels.rmsNorm(norm);
+      this.#feedForward(packed, tokens, lora?.layers[layer]);
     }
-    kernels.rmsNorm({ ...norm, weight: weights.norm, ...added });
+    norm.weight = weights.norm;
+    kernels.rmsNorm(norm);
   }
 
-  #attention(packed: PackedWeights['layers'][number], layer: number, m: number, lora?: LoraLayer): void {
+  #setRows(tokens: number): void {
+    const { embed, norm, qNorm, kNorm, rope, qkv, cacheWrite, cacheAttention } = this.#calls;
+    const { output, gateUp, activate, down } = this.#calls;
+    embed.count = tokens;
+    for (const call of [norm, qNorm, kNorm, rope, activate]) call.rows = tokens;
+    for (const call of [qkv, output, gateUp, down]) call.m = tokens;
+    for (const call of [cacheWrite, cacheAttention]) call.tokens = tokens;
+  }
+
+  #attention(packed: PackedLayer, layer: number, tokens: number, lora?: LoraLayer): void {
     const kernels = this.#kernels;
-    const { hidden, heads, kvHeads, headSize, normEpsilon: epsilon } = this.config;
-    const stride = (heads + 2 * kvHeads) * headSize;
-    const q = this.#qkv;
-    const k = q + heads * headSize * 4;
-    const v = k + kvHeads * headSize * 4;
-    kernels.matmul({
-      x: this.states,
-      packed: packed.qkv,
-      y: q,
-      m,
-      n: stride,
-      k: hidden,
-      bias: packed.qkvBias,
-    });
-    this.#addLora(lora?.q, this.states, q, m, stride);
-    this.#addLora(lora?.k, this.states, k, m, stride);
-    this.#addLora(lora?.v, this.states, v, m, stride);
+    const { qkv, qNorm, kNorm, rope, cacheWrite, cacheAttention, output } = this.#calls;
+    qkv.packed = packed.qkv;
+    qkv.bias = packed.qkvBias;
+    kernels.matmul(qkv);
+    if (lora) {
+      this.#addLora(lora.q, this.states, qkv.y, tokens, qkv.n);
+      this.#addLora(lora.k, this.states, cacheWrite.k, tokens, qkv.n);
+      this.#addLora(lora.v, this.states, cacheWrite.v, tokens, qkv.n);
+    }
     if (packed.qNorm) {
-      const shared = { rows: m, width: headSize, epsilon, stride };
-      kernels.rmsNorm({ ...shared, x: q, out: q, weight: packed.qNorm, heads });
-      kernels.rmsNorm({ ...shared, x: k, out: k, weight: packed.kNorm, heads: kvHeads });
+      qNorm.weight = packed.qNorm;
+      kernels.rmsNorm(qNorm);
+      kNorm.weight = packed.kNorm;
+      kernels.rmsNorm(kNorm);
     }
-    // Query and key heads lie side by side and turn together.
-    kernels.rope({
-      x: q,
-      rows: m,
-      heads: heads + kvHeads,
-      headDim: headSize,
-      positions: this.#cache.positions,
-      cos: this.#cos,
-      sin: this.#sin,
-      tableRows: this.#contextTokens,
-      stride,
-    });
-    this.#cache.keys = this.#keys + layer * this.#layerBytes;
-    this.#cache.values = this.#values + layer * this.#layerBytes;
-    kernels.cacheWrite({ ...this.#cache, k, v, kStride: stride, vStride: stride });
-    kernels.cacheAttention({ ...this.#cache, q, qStride: stride, heads, out: this.#attended });
-    const width = heads * headSize;
-    kernels.matmul({ x: this.#attended, packed: packed.output, y: this.#delta, m, n: hidden, k: width });
-    this.#addLora(lora?.output, this.#attended, this.#delta, m, hidden);
+    kernels.rope(rope);
+    cacheWrite.keys = cacheAttention.keys = this.#keys + layer * this.#layerBytes;
+    cacheWrite.values = cacheAttention.values = this.#values + layer * this.#layerBytes;
+    kernels.cacheWrite(cacheWrite);
+    kernels.cacheAttention(cacheAttention);
+    output.packed = packed.output;
+    kernels.matmul(output);
+    if (lora) this.#addLora(lora.output, output.x, output.y, tokens, output.n);
   }
 
-  #feedForward(packed: PackedWeights['layers'][number], m: number, lora?: LoraLayer): void {
+  #feedForward(packed: PackedLayer, tokens: number, lora?: LoraLayer): void {
     const kernels = this.#kernels;
-    const { hidden, intermediate } = this.config;
-    const stride = 2 * intermediate;
-    const gate = this.#gateUp;
-    const up = gate + intermediate * 4;
-    kernels.matmul({ x: this.states, packed: packed.gateUp, y: gate, m, n: stride, k: hidden });
-    this.#addLora(lora?.gate, this.states, gate, m, stride);
-    this.#addLora(lora?.up, this.states, up, m, stride);
-    kernels.siluMultiply({ gate, up, out: this.#activated, rows: m, width: intermediate, stride });
-    kernels.matmul({
-      x: this.#activated,
-      packed: packed.down,
-      y: this.#delta,
-      m,
-      n: hidden,
-      k: intermediate,
-    });
-    this.#addLora(lora?.down, this.#activated, this.#delta, m, hidden);
+    const { gateUp, activate, down } = this.#calls;
+    gateUp.packed = packed.gateUp;
+    kernels.matmul(gateUp);
+    if (lora) {
+      this.#addLora(lora.gate, this.states, activate.gate, tokens, gateUp.n);
+      this.#addLora(lora.up, this.states, activate.up, tokens, gateUp.n);
+    }
+    kernels.siluMultiply(activate);
+    down.packed = packed.down;
+    kernels.matmul(down);
+    if (lora) this.#addLora(lora.down, down.x, down.y, tokens, down.n);
   }
 
   /** y += (x·Aᵀ)·(scale·B)ᵀ */
@@ -242,17 +225,78 @@ export class Transformer {
     this.#owned.push(pointer);
     return pointer;
   }
+}
 
-  #fillRotations(): void {
-    const half = this.config.headSize / 2;
-    const cos = this.#kernels.f32(this.#cos, this.#contextTokens * half);
-    const sin = this.#kernels.f32(this.#sin, this.#contextTokens * half);
-    for (let pair = 0; pair < half; pair++) {
-      const frequency = this.config.ropeBase ** (-pair / half);
-      for (let position = 0; position < this.#contextTokens; position++) {
-        cos[position * half + pair] = Math.cos(position * frequency);
-        sin[position * half + pair] = Math.sin(position * frequency);
-      }
+/** Where the buffers of a step lie. */
+interface Buffers {
+  readonly ids: Pointer;
+  readonly states: Pointer;
+  readonly residual: Pointer;
+  readonly delta: Pointer;
+  readonly qkv: Pointer;
+  readonly attended: Pointer;
+  readonly gateUp: Pointer;
+  readonly activated: Pointer;
+  readonly cos: Pointer;
+  readonly sin: Pointer;
+  /** Rows of the rotation tables. */
+  readonly positions: number;
+  readonly cache: CacheCall;
+}
+
+/** The arguments of every kernel call of a layer; a step sets rows, a layer its weights. */
+function layerCalls(config: ModelConfig, at: Buffers) {
+  const { hidden, heads, kvHeads, headSize, intermediate, vocabulary, normEpsilon: epsilon } = config;
+  const stride = (heads + 2 * kvHeads) * headSize;
+  const k = at.qkv + heads * headSize * 4;
+  const v = k + kvHeads * headSize * 4;
+  const headNorm = { weight: 0, rows: 0, width: headSize, epsilon, stride };
+  const matmul = (x: Pointer, y: Pointer, n: number, width: number) => {
+    return { x, packed: 0, y, m: 0, n, k: width, bias: 0 };
+  };
+  return {
+    embed: { table: 0, rows: vocabulary, width: hidden, ids: at.ids, count: 0, out: at.residual },
+    norm: { x: at.residual, weight: 0, out: at.states, rows: 0, width: hidden, epsilon, residual: 0, sum: 0 },
+    qkv: matmul(at.states, at.qkv, stride, hidden),
+    qNorm: { ...headNorm, x: at.qkv, out: at.qkv, heads },
+    kNorm: { ...headNorm, x: k, out: k, heads: kvHeads },
+    // Query and key heads lie side by side and turn together.
+    rope: {
+      x: at.qkv,
+      rows: 0,
+      heads: heads + kvHeads,
+      headDim: headSize,
+      positions: at.cache.positions,
+      cos: at.cos,
+      sin: at.sin,
+      tableRows: at.positions,
+      stride,
+    },
+    cacheWrite: { ...at.cache, k, v, kStride: stride, vStride: stride },
+    cacheAttention: { ...at.cache, q: at.qkv, qStride: stride, heads, out: at.attended },
+    output: matmul(at.attended, at.delta, hidden, heads * headSize),
+    gateUp: matmul(at.states, at.gateUp, 2 * intermediate, hidden),
+    activate: {
+      gate: at.gateUp,
+      up: at.gateUp + intermediate * 4,
+      out: at.activated,
+      rows: 0,
+      width: intermediate,
+      stride: 2 * intermediate,
+    },
+    down: matmul(at.activated, at.delta, hidden, intermediate),
+  };
+}
+
+function fillRotations(kernels: Kernels, config: ModelConfig, rows: number, cosAt: Pointer, sinAt: Pointer) {
+  const half = config.headSize / 2;
+  const cos = kernels.f32(cosAt, rows * half);
+  const sin = kernels.f32(sinAt, rows * half);
+  for (let pair = 0; pair < half; pair++) {
+    const frequency = config.ropeBase ** (-pair / half);
+    for (let position = 0; position < rows; position++) {
+      cos[position * half + pair] = Math.cos(position * frequency);
+      sin[position * half + pair] = Math.sin(position * frequency);
     }
   }
 }
