@@ -1,4 +1,5 @@
 /** The public API, in the order in which data flows. */
+export { type A2aToolsOptions, a2aTools } from './agent/a2a.ts';
 export { type Agent, type AgentContext, type AgentOptions, agent, type Model } from './agent/agent.ts';
 export { type AgentModuleOptions, loadAgent, loadAgentFile } from './agent/agent-file.ts';
 export {
