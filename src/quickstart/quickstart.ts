@@ -1,6 +1,7 @@
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { embedded } from '../engine/embedded.ts';
 import { createModel } from '../engine/model/create.ts';
@@ -12,18 +13,11 @@ import { writeSummary } from '../watch/run-directory.ts';
 import { curveSvg } from './curve-svg.ts';
 import { type Measurement, measure, type Score } from './measure.ts';
 import { createProblems, type Problem } from './problems.ts';
-import { RECIPES, type Recipe, type Variant } from './recipe.ts';
-import {
-  type BeforeAfter,
-  type CurvePoint,
-  chooseDialogues,
-  dialogueLines,
-  plotCurve,
-  scoreTable,
-} from './report.ts';
+import { RECIPES, type Variant } from './recipe.ts';
+import { type BeforeAfter, type CurvePoint, reportLines } from './report.ts';
 import { writeTokenizer } from './tokenizer.ts';
-import { trainOptions } from './train-options.ts';
-import { type Classroom, notReady, teach } from './warm-start.ts';
+import { type QuickstartRun, trainOptions } from './train-options.ts';
+import { warmStart } from './warm-start.ts';
 
 export interface QuickstartOptions {
   readonly seed: number;
@@ -34,8 +28,6 @@ export interface QuickstartOptions {
   readonly steps?: number | undefined;
   /** A line for the person who waits. */
   say(line: string): void;
-  /** Progress of the warm start, which is redrawn or left out. */
-  onWarmStart?(progress: { readonly name: string; readonly done: number; readonly total: number }): void;
   /** Runs `train()`; says whether it went to its end. */
   run(options: TrainOptions<Problem>, onStep: (report: StepReport<Problem>) => void): Promise<boolean>;
   readonly signal?: AbortSignal | undefined;
@@ -96,14 +88,20 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   let before: { readonly test: Measurement; readonly unseen: Measurement };
   try {
     const look = { server: server!, format, seed, signal };
-    const classroom: Classroom = { trainer, tokenizer, format, signal };
-    sftTokens = await warmStart(options, recipe, held.validation, classroom, async (greedy) => {
-      await server!.update(await trainer.publish(0));
-      return measure('validation', held.validation, {
-        ...look,
-        ...(greedy ? {} : { temperature: 1, attempts: 4 }),
-      });
+    const publish = async () => server!.update(await trainer.publish(0));
+    say('Warm start: supervised training on drills, then on demonstrations, some of them clumsy.');
+    sftTokens = await warmStart({
+      seed,
+      recipe,
+      say,
+      classroom: { trainer, tokenizer, format, signal },
+      look: async (how) => {
+        await publish();
+        const sampling = how === 'greedy' ? {} : { temperature: 1, attempts: 4 };
+        return measure('validation', held.validation, { ...look, ...sampling });
+      },
     });
+    await publish();
     before = {
       test: await measure('test', held.test, look),
       unseen: await measure('unseen', held.unseen, look),
@@ -112,15 +110,17 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   } finally {
     await Promise.all([trainer.close(), server!.close()]);
   }
-  say(
-    `After the warm start ${percent(before.test.score.accuracy)} of the test problems are solved. Now GRPO.`,
-  );
+  await rm(fresh, { recursive: true });
+  const solved = (100 * before.test.score.accuracy).toFixed(1);
+  say(`After the warm start ${solved} % of the test problems are solved. Now GRPO.`);
 
-  await writeRunFile({ ...options, runDir, model: warm });
   const curve: CurvePoint[] = [];
   let rolloutTokens = 0;
   const finished = await options.run(
-    trainOptions({ seed, variant, steps: recipe.steps, model: warm, runDir, backend }),
+    {
+      ...trainOptions({ seed, variant, steps: recipe.steps, model: warm, runDir, backend }),
+      config: await writeRunFile({ seed, variant, steps: recipe.steps, model: warm, runDir }),
+    },
     (report) => {
       curve.push(curvePoint(report));
       rolloutTokens += report.metrics['perf/total_num_tokens'] ?? 0;
@@ -154,67 +154,22 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
     join(runDir, 'curve.svg'),
     curveSvg(`Quick start, seed ${seed}`, [{ name: `seed ${seed}`, colour: '#0a7', points: curve }]),
   );
-  tell(say, { summary, curve, before: before.test, after: after.test, runDir, model });
+  const lines = reportLines({ ...summary, curve, solved: { before: before.test, after: after.test } });
+  for (const line of [...lines, ...whatNext(summary, runDir, model)]) say(line);
   return summary;
 }
 
-/** Drills, demonstrations, and more of these while the model is not ready for GRPO. Returns the tokens it took. */
-async function warmStart(
-  { seed, say, onWarmStart }: QuickstartOptions,
-  recipe: Recipe,
-  _validation: readonly Problem[],
-  classroom: Classroom,
-  look: (greedy: boolean) => Promise<Measurement>,
-): Promise<number> {
-  const learn = (kind: 'drills' | 'demonstrations' | 'more', first: number, count: number) => {
-    let loss = 0;
-    return teach(
-      { kind, seed, first, count },
-      {
-        ...classroom,
-        onProgress: (progress) => {
-          loss = progress.loss;
-          onWarmStart?.({ name: kind, ...progress });
-        },
-      },
-    ).then((tokens) => {
-      say(
-        `  ${count} ${kind === 'drills' ? 'drills' : 'demonstrations'}: ${tokens} tokens, loss ${loss.toFixed(3)}`,
-      );
-      return tokens;
-    });
-  };
-  say('Warm start: supervised training on drills, then on demonstrations, some of them clumsy.');
-  let tokens = await learn('drills', 0, recipe.drills);
-  tokens += await learn('demonstrations', 0, recipe.demonstrations);
-  const { count, times } = recipe.moreDemonstrations;
-  for (let round = 0; round < times; round++) {
-    const reason = notReady(await look(true), await look(false));
-    if (reason === undefined) break;
-    say(`  Not ready for GRPO: ${reason}. More demonstrations.`);
-    tokens += await learn('more', recipe.demonstrations + round * count, count);
-  }
-  await look(true);
-  return tokens;
-}
-
 /** What `rollcall train --resume`, `preview` and `chat` read to know the agent, its tools and the tasks. */
-async function writeRunFile({
-  seed,
-  variant,
-  steps,
-  model,
-  runDir,
-}: QuickstartOptions & { readonly model: string }): Promise<void> {
-  const source =
-    new URL('./train-options', import.meta.url).href + (import.meta.url.endsWith('.ts') ? '.ts' : '.js');
-  const given = { seed, variant, ...(steps === undefined ? {} : { steps }), model, runDir };
-  await mkdir(runDir, { recursive: true });
-  await writeFile(
-    join(runDir, 'train.ts'),
+async function writeRunFile(run: QuickstartRun): Promise<{ path: string; sha256: string }> {
+  const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
+  const source = new URL(`./train-options${extension}`, import.meta.url).href;
+  const text =
     `// The run file of this quick start.\nimport { trainOptions } from '${source}';\n\n` +
-      `export const options = trainOptions(${JSON.stringify(given, null, 2)});\n`,
-  );
+    `export const options = trainOptions(${JSON.stringify(run, null, 2)});\n`;
+  const path = join(run.runDir, 'train.ts');
+  await mkdir(run.runDir, { recursive: true });
+  await writeFile(path, text);
+  return { path, sha256: createHash('sha256').update(text).digest('hex') };
 }
 
 function curvePoint({ step, metrics }: StepReport<Problem>): CurvePoint {
@@ -227,41 +182,17 @@ function curvePoint({ step, metrics }: StepReport<Problem>): CurvePoint {
   };
 }
 
-const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
-
-function tell(
-  say: (line: string) => void,
-  result: {
-    readonly summary: QuickstartSummary;
-    readonly curve: readonly CurvePoint[];
-    readonly before: Measurement;
-    readonly after: Measurement;
-    readonly runDir: string;
-    readonly model: string;
-  },
-): void {
-  const { summary, curve, before, after, runDir, model } = result;
-  const lines = [
-    '',
-    ...scoreTable({ 'test problems': summary.test, 'unseen wordings, numbers': summary.test.unseen }),
-    '',
-    `Of the solved test problems, ${percent(after.dependent)} took calls that build on one another.`,
-    '',
-    ...chooseDialogues(before, after).flatMap((at) => [
-      ...dialogueLines(before.groups[at]!, after.groups[at]!),
-      '',
-    ]),
-    ...plotCurve(curve),
-    '',
-    `${summary.seconds.toFixed(0)} s, ${summary.kernels} kernels, ${summary.tokens.sft} tokens in the warm start, ${summary.tokens.rollout} in rollouts.`,
+function whatNext({ seconds, kernels, tokens }: QuickstartSummary, runDir: string, model: string): string[] {
+  const shown = relative(process.cwd(), runDir).startsWith('..') ? runDir : relative(process.cwd(), runDir);
+  return [
+    `${seconds.toFixed(0)} s, ${kernels} kernels, ${tokens.sft} tokens in the warm start, ${tokens.rollout} in rollouts.`,
     `Run:    ${runDir}`,
     `Model:  ${model}`,
     `Curve:  ${join(runDir, 'curve.svg')}`,
     '',
     'Next:',
-    `  npm run rollcall -- show ${runDir} ${summary.steps}    what the model did in the last step, token by token`,
-    `  npm run rollcall -- chat ${runDir}    ask it something`,
-    `  npm run rollcall -- preview ${join(runDir, 'train.ts')}    what training sees of one task`,
+    `  npm run rollcall -- show ${shown} 1 --task 1      attempts of the first step, token by token`,
+    `  npm run rollcall -- chat ${shown}                 ask it something`,
+    `  npm run rollcall -- preview ${shown}/train.ts     what training sees of one task`,
   ];
-  for (const line of lines) say(line);
 }

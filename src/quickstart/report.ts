@@ -8,6 +8,32 @@ export interface BeforeAfter<V> {
   readonly after: V;
 }
 
+/** All that is said of a finished quick start. */
+export function reportLines({
+  test,
+  curve,
+  solved,
+}: {
+  readonly test: BeforeAfter<Score> & { readonly unseen: BeforeAfter<Score> };
+  readonly curve: readonly CurvePoint[];
+  readonly solved: BeforeAfter<Measurement>;
+}): string[] {
+  const { before, after } = solved;
+  return [
+    '',
+    ...scoreTable({ 'test problems': test, 'unseen wordings, numbers': test.unseen }),
+    '',
+    `Of the solved test problems, ${percent(after.dependent)} took calls that build on one another.`,
+    '',
+    ...chooseDialogues(before, after).flatMap((at) => [
+      ...dialogueLines(before.groups[at]!, after.groups[at]!),
+      '',
+    ]),
+    ...plotCurve(curve),
+    '',
+  ];
+}
+
 const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
 
 /** The numbers before and after GRPO, as lines. */
@@ -41,7 +67,7 @@ export function scoreTable(rows: Readonly<Record<string, BeforeAfter<Score>>>): 
 }
 
 /** Two problems that were wrong before and are right now, of different families where there are such. */
-export function chooseDialogues(before: Measurement, after: Measurement, count = 2): number[] {
+function chooseDialogues(before: Measurement, after: Measurement, count = 2): number[] {
   const reward = (groups: readonly Group<Problem>[], at: number) => groups[at]!.attempts[0]?.reward;
   const places = after.groups.map((_, at) => at);
   const turned = places.filter((at) => reward(before.groups, at) !== 1 && reward(after.groups, at) === 1);
@@ -54,7 +80,7 @@ export function chooseDialogues(before: Measurement, after: Measurement, count =
 }
 
 /** One problem with both attempts, a line a reply. */
-export function dialogueLines(before: Group<Problem>, after: Group<Problem>): string[] {
+function dialogueLines(before: Group<Problem>, after: Group<Problem>): string[] {
   const { question, answer } = after.task;
   const attempt = (name: string, group: Group<Problem>) => {
     const { trajectory, reward } = group.attempts[0]!;

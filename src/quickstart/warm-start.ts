@@ -1,74 +1,45 @@
-import type { ChatFormat } from '../chat/format.ts';
-import type { Tokenizer } from '../chat/tokenizer.ts';
-import { learningRateShare } from '../training/schedule.ts';
-import type { Trainer } from '../training/trainer.ts';
-import { updateSupervised } from '../training/update-supervised.ts';
-import type { Segment } from '../types.ts';
-import { createDemonstration, createDrill, type Demonstration, HABITS } from './demonstrations.ts';
+import { HABITS } from './demonstrations.ts';
 import type { Measurement } from './measure.ts';
-import { READY, WARM_START } from './recipe.ts';
-import { demonstrate } from './teacher.ts';
+import { READY, type Recipe } from './recipe.ts';
+import { type Classroom, type Lesson, teach } from './teach.ts';
 
-export interface Lesson {
-  readonly kind: 'drills' | 'demonstrations' | 'more';
+export interface WarmStartOptions {
   readonly seed: number;
-  /** Number of the first one. */
-  readonly first: number;
-  readonly count: number;
-  /** Stops the lesson early when it returns true. */
-  readonly until?: () => boolean;
+  readonly recipe: Recipe;
+  readonly classroom: Classroom;
+  /** The model as it is now on validation problems, greedily or sampled. */
+  look(how: 'greedy' | 'sampled'): Promise<Measurement>;
+  say(line: string): void;
 }
 
-export interface Classroom {
-  readonly trainer: Trainer;
-  readonly tokenizer: Tokenizer;
-  readonly format: ChatFormat;
-  readonly signal?: AbortSignal | undefined;
-  onProgress?(progress: { readonly done: number; readonly total: number; readonly loss: number }): void;
-}
-
-/** Supervised training on fresh drills or demonstrations, each seen once. Returns how many tokens it took. */
-export async function teach(lesson: Lesson, classroom: Classroom): Promise<number> {
-  const { trainer, signal } = classroom;
-  const { batch, learningRate, finalShare } = WARM_START[lesson.kind];
-  const steps = Math.max(1, Math.floor(lesson.count / batch));
-  const schedule = {
-    shape: finalShare < 1 ? ('cosine' as const) : ('constant' as const),
-    warmupSteps: lesson.kind === 'more' ? 0 : Math.min(WARM_START.warmupSteps, steps),
-    totalSteps: steps,
-    floor: finalShare,
-  };
-  const prepare = (step: number) =>
-    Promise.all(
-      Array.from({ length: batch }, (_, index) =>
-        demonstrate(create(lesson, lesson.first + step * batch + index), classroom),
-      ),
+/** Drills, demonstrations, and more of these while the model is not ready for GRPO. Returns the tokens it took. */
+export async function warmStart({ seed, recipe, classroom, look, say }: WarmStartOptions): Promise<number> {
+  const learn = async (kind: Lesson['kind'], first: number, count: number) => {
+    let loss = 0;
+    const taken = await teach(
+      { kind, seed, first, count },
+      {
+        ...classroom,
+        onProgress: (progress) => {
+          loss = progress.loss;
+          classroom.onProgress?.(progress);
+        },
+      },
     );
-  let tokens = 0;
-  let next: Promise<Segment[]> | undefined = prepare(0);
-  for (let step = 0; step < steps && !lesson.until?.(); step++) {
-    const demonstrations: Segment[] = await next!;
-    next = step + 1 < steps ? prepare(step + 1) : undefined; // while the trainer's threads work
-    const metrics = await updateSupervised({
-      trainer,
-      demonstrations,
-      adam: { ...WARM_START.adam, learningRate: learningRate * learningRateShare(schedule, step) },
-      tokensPerMicroBatch: 8192,
-      ...(signal ? { signal } : {}),
-    });
-    tokens += demonstrations.reduce((sum, { ids }) => sum + ids.length, 0);
-    classroom.onProgress?.({
-      done: (step + 1) * batch,
-      total: steps * batch,
-      loss: metrics['train/loss']!,
-    });
+    const what = kind === 'drills' ? 'drills' : 'demonstrations';
+    say(`  ${count} ${what}: ${taken} tokens, loss ${loss.toFixed(3)}`);
+    return taken;
+  };
+  let tokens = await learn('drills', 0, recipe.drills);
+  tokens += await learn('demonstrations', 0, recipe.demonstrations);
+  const { count, times } = recipe.moreDemonstrations;
+  for (let round = 0; round < times; round++) {
+    const reason = notReady(await look('greedy'), await look('sampled'));
+    if (reason === undefined) break;
+    say(`  Not ready for GRPO: ${reason}. More demonstrations.`);
+    tokens += await learn('more', recipe.demonstrations + round * count, count);
   }
-  await next;
   return tokens;
-}
-
-function create({ kind, seed }: Lesson, index: number): Demonstration {
-  return kind === 'drills' ? createDrill(seed, index) : createDemonstration(seed, index);
 }
 
 /** Why a model is not ready for GRPO yet, in words; undefined if it is. */
