@@ -146,11 +146,10 @@ describe('the same request and seed give the same tokens', () => {
   });
   test('alone or among many, whatever arrives, is shared, evicted, preempted or aborted', () => {
     let evictions = 0;
-    let preemptions = 0;
     let cached = 0;
     fc.assert(
       fc.property(
-        fc.array(arrival, { minLength: 4, maxLength: 24, size: 'max' }),
+        fc.array(arrival, { minLength: 4, maxLength: 64, size: 'max' }),
         fc.constantFrom(11, 14, 20, 512),
         fc.constantFrom(3, 64),
         (arrivals, blocks, maxBatch) => {
@@ -171,7 +170,6 @@ describe('the same request and seed give the same tokens', () => {
           }
           const statistics = generator.statistics();
           evictions += statistics.evictions;
-          preemptions += statistics.preemptions;
           cached += statistics.cachedPromptTokens;
           generator.free();
           expect(replies.size).toBe(arrivals.length);
@@ -188,13 +186,28 @@ describe('the same request and seed give the same tokens', () => {
           }
         },
       ),
-      { numRuns: 25, endOnFailure: true },
+      { numRuns: 12, endOnFailure: true },
     );
-    // The property is only worth something if all of this happened.
-    expect(
-      [evictions, preemptions, cached].every((count) => count > 0),
-      `${evictions} ${preemptions} ${cached}`,
-    ).toBe(true);
+    // The property is only worth something if this happened.
+    expect(Math.min(evictions, cached)).toBeGreaterThan(0);
+  }, 60_000);
+
+  test('when blocks run out again and again', () => {
+    const generator = open({ blocks: 11 });
+    const requests = Array.from({ length: 8 }, (_, seed) =>
+      request(promptOf(30, seed), { seed, maxTokens: 110 }),
+    );
+    requests.forEach((wanted, key) => {
+      generator.add(key, wanted);
+    });
+    const replies = run(generator);
+    expect(generator.statistics().preemptions).toBeGreaterThan(5);
+    generator.free();
+    requests.forEach((wanted, key) => {
+      const expected = alone(wanted);
+      expect([...replies.get(key)!.ids]).toEqual([...expected.ids]);
+      expect([...replies.get(key)!.logprobs]).toEqual([...expected.logprobs]);
+    });
   });
 
   test('and other seeds give other tokens', () => {

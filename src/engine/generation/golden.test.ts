@@ -1,0 +1,117 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { readEngineGolden } from '../../../test/golden/engine/golden.ts';
+import type { GenerateRequest, SamplingParams } from '../../inference/server.ts';
+import { openServer } from '../server.ts';
+
+const GREEDY: SamplingParams = {
+  temperature: 0,
+  topP: 1,
+  topK: -1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  maxTokens: 12,
+  stopIds: [],
+  stopStrings: [],
+  seed: 0,
+};
+
+let serial = 0;
+function request(
+  prompt: ArrayLike<number>,
+  sampling: Partial<SamplingParams>,
+  more: Partial<GenerateRequest> = {},
+) {
+  const id = `golden-${serial++}-`;
+  return {
+    id,
+    trajectory: id,
+    prompt: Int32Array.from(prompt),
+    sampling: { ...GREEDY, ...sampling },
+    ...more,
+  };
+}
+
+const open = (model: string, kernels: 'native' | 'wasm' = 'native') =>
+  openServer({ model, kernels, threads: 1, cacheMegabytes: 64, log: () => {} });
+
+describe('prompt log-probs at a temperature are those of transformers in float64', () => {
+  test.each(['llama', 'qwen2', 'qwen3', 'llama-lora'])('%s', async (name) => {
+    const golden = readEngineGolden(join('test/golden/engine', name));
+    const server = await open(golden.directory);
+    const { temperature } = golden;
+    const more: Partial<GenerateRequest> = { scorePrompt: true };
+    const adapter = join(golden.directory, 'adapter');
+    if (existsSync(adapter)) await server.update({ kind: 'lora', version: 1, name, path: adapter });
+    const replies = await Promise.all(
+      golden.rows.map(({ ids }) =>
+        server.generate(
+          request(
+            ids,
+            { temperature, maxTokens: 1 },
+            existsSync(adapter) ? { ...more, adapter: name } : more,
+          ),
+        ),
+      ),
+    );
+    await server.close();
+    replies.forEach(({ promptLogprobs }, row) => {
+      const { targets } = golden.rows[row]!;
+      const expected = golden.outputs.logprob![row]!;
+      const scored = [...targets.keys()].filter((at) => targets[at]);
+      expect(scored.length).toBeGreaterThan(0);
+      for (const at of scored) {
+        const error = Math.abs(promptLogprobs![at]! - expected[at]!);
+        expect(error).toBeLessThanOrEqual(1e-4 * Math.max(1, Math.abs(expected[at]!)));
+      }
+    });
+  });
+});
+
+test('native and wasm kernels give the same greedy text', async () => {
+  const prompt = Array.from({ length: 20 }, (_, at) => (at * 7) % 30);
+  const texts: number[][] = [];
+  for (const kernels of ['native', 'wasm'] as const) {
+    const server = await open('test/golden/engine/qwen3', kernels);
+    const { contextTokens } = await server.info();
+    const maxTokens = Math.min(100, contextTokens - prompt.length);
+    texts.push([...(await server.generate(request(prompt, { maxTokens }))).ids]);
+    await server.close();
+  }
+  expect(texts[1]).toEqual(texts[0]);
+});
+
+const SHARED = '../shared';
+
+describe.skipIf(!existsSync(SHARED))(
+  'greedy ids are those of the goldens beside the project (../shared)',
+  () => {
+    const read = (path: string) => JSON.parse(readFileSync(join(SHARED, path), 'utf8'));
+
+    test.each(['llama', 'qwen2', 'qwen3'])('%s by transformers', async (name) => {
+      const golden = read(`data/model-golden/${name}/golden.json`);
+      const server = await open(join(SHARED, 'data/model-golden', name));
+      const expected: number[] = golden.greedy_from_sequence_1;
+      const reply = await server.generate(request(golden.sequences[1], { maxTokens: expected.length }));
+      await server.close();
+      expect([...reply.ids]).toEqual(expected);
+    });
+
+    test('minimind2-small by numpy, with its prompt log-probs', async () => {
+      const golden = read('data/weights-golden/minimind2-small.json');
+      const server = await open(join(SHARED, 'models/minimind2-small'));
+      const stopIds = golden.greedy_ids.slice(-1);
+      const reply = await server.generate(
+        request(golden.prompt_ids, { maxTokens: 50, stopIds }, { scorePrompt: true }),
+      );
+      await server.close();
+      expect([...reply.ids]).toEqual(golden.greedy_ids);
+      golden.prompt_token_logprobs.forEach((expected: number, at: number) => {
+        expect(Math.abs(reply.promptLogprobs![at + 1]! - expected)).toBeLessThanOrEqual(1e-3);
+      });
+    });
+  },
+);
