@@ -54,30 +54,34 @@ static void two_panels_3(int64_t depth, const float *q, int64_t qStep, const flo
 #endif
 
 static void score_tile(AttentionTile *t) {
+  int64_t first = 0; // rows before it see nothing of the panel
   for (int64_t index = 0; index < t->panels;) {
     KeyPanel *panel = t->panel + index;
-    float *to = t->scores + panel->column;
+    while (t->visible[first] <= panel->column) first++;
+    float *to = t->scores + first * t->scoreStride + panel->column;
+    const float *q = t->q + first * t->padded;
+    int64_t rows = t->rows - first;
 #if PANEL_PART == PANEL
-    int64_t several = t->rows == 1 ? 4 : t->rows <= 3 ? 2 : 1, whole = 0;
+    int64_t several = t->rows > 3 ? 1 : rows == 1 ? 4 : 2, whole = 0;
     const float *keys[4];
     if (several > 1)
       while (whole < several && index + whole < t->panels && panel[whole].from == 0 &&
              panel[whole].column == panel->column + whole * PANEL)
         keys[whole] = panel[whole].keys, whole++;
     if (several > 1 && whole == several) {
-      if (t->rows == 1) four_panels(t->headDim, t->q, keys, to);
-      else if (t->rows == 2) two_panels_2(t->headDim, t->q, t->padded, keys, to, t->scoreStride);
-      else two_panels_3(t->headDim, t->q, t->padded, keys, to, t->scoreStride);
+      if (rows == 1) four_panels(t->headDim, q, keys, to);
+      else if (rows == 2) two_panels_2(t->headDim, q, t->padded, keys, to, t->scoreStride);
+      else two_panels_3(t->headDim, q, t->padded, keys, to, t->scoreStride);
       index += several;
       continue;
     }
 #endif
-    if (panel->from == 0) score_panel(panel->keys, t->headDim, t->rows, t->q, t->padded, to, t->scoreStride);
+    if (panel->from == 0) score_panel(panel->keys, t->headDim, rows, q, t->padded, to, t->scoreStride);
     else
-      for (int64_t i = 0; i < t->rows; i += TILE_ROWS) {
+      for (int64_t i = 0; i < rows; i += TILE_ROWS) {
         float part[TILE_ROWS * PANEL] __attribute__((aligned(64)));
-        int64_t count = least(TILE_ROWS, t->rows - i);
-        score_panel(panel->keys, t->headDim, count, t->q + i * t->padded, t->padded, part, PANEL);
+        int64_t count = least(TILE_ROWS, rows - i);
+        score_panel(panel->keys, t->headDim, count, q + i * t->padded, t->padded, part, PANEL);
         for (int64_t row = 0; row < count; row++)
           for (int lane = panel->from; lane < PANEL; lane++)
             to[(i + row) * t->scoreStride + lane - panel->from] = part[row * PANEL + lane];
@@ -91,9 +95,11 @@ INLINE void value_tile(const int ROWS, const int VECTORS, const AttentionTile *t
   vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) { UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = (vec){0}; }
   const float *weights = t->scores + row * t->scoreStride;
-  for (int64_t r = 0; r < t->runs; r++) {
+  int64_t left = t->visible[row + ROWS - 1];
+  for (int64_t r = 0; left > 0; r++) {
     const float *values = t->run[r].values + at;
-    int64_t count = t->run[r].count;
+    int64_t count = least(left, t->run[r].count);
+    left -= count;
     for (int64_t p = 0; p < count; p++) {
       vec value[MOST_VECTORS];
       UNROLL for (int v = 0; v < VECTORS; v++) value[v] = load(values + p * t->padded + v * LANES);
@@ -118,6 +124,9 @@ static const ValueFunction valuesOf[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_VA
 static void values_wide_1(const AttentionTile *t, int64_t row, int64_t at) {
   value_tile(1, 4 * PANEL_VECTORS, t, row, at);
 }
+static void values_pair_1(const AttentionTile *t, int64_t row, int64_t at) {
+  value_tile(1, 2 * PANEL_VECTORS, t, row, at);
+}
 static void values_wide_2(const AttentionTile *t, int64_t row, int64_t at) {
   value_tile(2, 2 * PANEL_VECTORS, t, row, at);
 }
@@ -128,14 +137,20 @@ static void values_wide_3(const AttentionTile *t, int64_t row, int64_t at) {
 static void softmax_row(AttentionTile *t, int64_t i) {
   float *scores = t->scores + i * t->scoreStride;
   const int64_t visible = t->visible[i];
-  vec highest = splat(-__builtin_inff());
-  for (int64_t j = 0; j < visible; j += LANES)
-    highest = maximum(load_some(scores + j, visible - j, -__builtin_inff()), highest);
-  float peak = max_lanes(highest);
+  const vec none = splat(-__builtin_inff());
+  vec highest = none, other = none; // a tile's rows are padded: reading past one is reading padding
+  int64_t whole = visible / LANES * LANES, at = 0;
+  for (; at + 2 * LANES <= whole; at += 2 * LANES) {
+    highest = maximum(load(scores + at), highest);
+    other = maximum(load(scores + at + LANES), other);
+  }
+  if (at < whole) highest = maximum(load(scores + at), highest);
+  if (whole < visible) other = maximum(choose(first_lanes(visible - whole), load(scores + whole), none), other);
+  float peak = max_lanes(maximum(highest, other));
   vec sums = {0};
   int64_t j = 0;
   for (; j < visible; j += LANES) {
-    vec e = exponential(load(scores + j) - peak); // a tile's rows are padded: reading past is reading padding
+    vec e = exponential(load(scores + j) - peak);
     if (visible - j < LANES) e = choose(first_lanes(visible - j), e, (vec){0});
     store(scores + j, e);
     sums += e;
@@ -151,11 +166,11 @@ static void attend(AttentionTile *t) {
   for (int64_t i = 0; i < t->rows; i++) softmax_row(t, i);
   for (int64_t i = 0; i < t->rows;) {
     int64_t left = t->rows - i, count = next_rows(i, t->rows), at = 0;
-    if (left <= 3) {
-      int64_t wide = (left == 1 ? 4 : 2) * PANEL_PART;
-      for (; at + wide <= t->padded; at += wide)
-        (left == 1 ? values_wide_1 : left == 2 ? values_wide_2 : values_wide_3)(t, i, at);
-    }
+    if (left == 1)
+      for (; at + 4 * PANEL_PART <= t->padded; at += 4 * PANEL_PART) values_wide_1(t, i, at);
+    if (left <= 3)
+      for (; at + 2 * PANEL_PART <= t->padded; at += 2 * PANEL_PART)
+        (left == 1 ? values_pair_1 : left == 2 ? values_wide_2 : values_wide_3)(t, i, at);
     for (; at < t->padded; at += PANEL_PART) valuesOf[count](t, i, at);
     i += count;
   }
@@ -423,18 +438,26 @@ static int64_t lay_out_backward(BackwardTile *t, uint8_t *base, int64_t rows, in
   return used;
 }
 
-/* to[columns][headDim] += Σ over rows of from[row][column] · b[row][headDim]. */
+/* The first row that sees column `column`, where row i sees firstVisible + i / group columns. */
+INLINE int64_t first_row(int64_t column, int64_t firstVisible, int64_t group) {
+  return most(0, (column + 1 - firstVisible) * group);
+}
+
+/* to[columns][headDim] += Σ over the rows that see the column of from[row][column] · b[row][headDim]. */
 static void add_transposed(const float *from, const float *b, int64_t rows, int64_t padded, int64_t headDim,
-                           int64_t columns, float *to, int64_t stride) {
+                           int64_t columns, int64_t firstVisible, int64_t group, float *to, int64_t stride) {
   for (int64_t j = 0; j < columns;) {
-    int64_t count = next_rows(j, columns);
+    int64_t count = next_rows(j, columns), row = first_row(j, firstVisible, group);
+    if (row >= rows) return;
+    const float *weights = from + row * BLOCK_STRIDE + j;
     for (int64_t d = 0; d < headDim; d += PANEL_PART) {
+      const float *values = b + row * padded + d;
       float *c = to + j * stride + d;
       if (headDim - d >= PANEL_PART)
-        panelByColumn[count](rows, from + j, BLOCK_STRIDE, b + d, padded, c, stride, 0);
+        panelByColumn[count](rows - row, weights, BLOCK_STRIDE, values, padded, c, stride, 0);
       else
-        edge_tile(panelByColumn[count], count, headDim - d, PANEL_PART, rows, from + j, BLOCK_STRIDE, b + d, padded,
-                  c, stride, 0);
+        edge_tile(panelByColumn[count], count, headDim - d, PANEL_PART, rows - row, weights, BLOCK_STRIDE, values,
+                  padded, c, stride, 0);
     }
     j += count;
   }
@@ -447,31 +470,40 @@ static void backward_block(RowsJob *job, BackwardTile *t, int64_t head, int64_t 
   const int64_t firstPanel = start / PANEL, panels = divide_up(end, PANEL) - firstPanel, skip = start % PANEL;
   for (int64_t p = 0; p < panels; p++) {
     int64_t at = (head * job->panels + firstPanel + p) * headDim * PANEL;
-    score_panel(job->keyPanels + at, headDim, rows, t->q, padded, t->weights + p * PANEL, BLOCK_STRIDE);
-    score_panel(job->valuePanels + at, headDim, rows, t->dout, padded, t->slopes + p * PANEL, BLOCK_STRIDE);
+    int64_t row = first_row(p * PANEL - skip, firstVisible, group), to = row * BLOCK_STRIDE + p * PANEL;
+    if (row >= rows) break;
+    score_panel(job->keyPanels + at, headDim, rows - row, t->q + row * padded, padded, t->weights + to, BLOCK_STRIDE);
+    score_panel(job->valuePanels + at, headDim, rows - row, t->dout + row * padded, padded, t->slopes + to,
+                BLOCK_STRIDE);
   }
   for (int64_t i = 0; i < rows; i++) {
     int64_t visible = skip + least(end - start, most(0, firstVisible + i / group));
     float *weights = t->weights + i * BLOCK_STRIDE, *slopes = t->slopes + i * BLOCK_STRIDE;
-    for (int64_t j = 0; j < panels * PANEL; j += LANES) {
+    int64_t j = 0;
+    for (; j < visible; j += LANES) {
       vec weight = exponential(load(weights + j) - t->logsumexp[i]);
       veci seen = first_lanes(visible - j) & ~first_lanes(skip - j);
       weight = choose(seen, weight, (vec){0});
       store(weights + j, weight);
       store(slopes + j, choose(seen, weight * (load(slopes + j) - t->delta[i]), (vec){0}));
     }
+    for (; j < panels * PANEL; j += LANES) {
+      store(weights + j, (vec){0});
+      store(slopes + j, (vec){0});
+    }
   }
   const float *keys = job->keyRows + (head * job->panels + firstPanel) * PANEL * padded;
   for (int64_t i = 0; i < rows;) {
     int64_t count = next_rows(i, rows);
+    int64_t seen = skip + least(end - start, most(0, firstVisible + (i + count - 1) / group));
     for (int64_t d = 0; d < padded; d += PANEL_PART)
-      panelByRow[count](panels * PANEL, t->slopes + i * BLOCK_STRIDE, BLOCK_STRIDE, keys + d, padded,
+      panelByRow[count](seen, t->slopes + i * BLOCK_STRIDE, BLOCK_STRIDE, keys + d, padded,
                         t->dq + i * padded + d, padded, 0);
     i += count;
   }
-  add_transposed(t->weights + skip, t->dout, rows, padded, headDim, end - start,
+  add_transposed(t->weights + skip, t->dout, rows, padded, headDim, end - start, firstVisible, group,
                  job->dv + start * job->vStride + head * headDim, job->vStride);
-  add_transposed(t->slopes + skip, t->q, rows, padded, headDim, end - start,
+  add_transposed(t->slopes + skip, t->q, rows, padded, headDim, end - start, firstVisible, group,
                  job->dk + start * job->kStride + head * headDim, job->kStride);
 }
 

@@ -247,7 +247,7 @@ typedef struct {
   int64_t rows, width, stride, step;
 } SiluJob;
 
-INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + exponential(-x)); }
+INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + exponential(-maximum(splat(-88.0f), x))); }
 
 static void silu_chunk(void *data, int64_t chunk, int thread) {
   (void)thread;

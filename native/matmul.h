@@ -324,10 +324,16 @@ static void gradient_chunk(void *data, int64_t chunk, int thread) {
     for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
       float *to = packedY + (i - row) * depth;
       int64_t count = least(TILE_ROWS, rowEnd - i);
-      for (int64_t p = 0; p < depth; p++) {
-        const float *from = job->dy + (begin + p) * job->dyStride + i;
-        for (int64_t j = 0; j < count; j++) to[p * TILE_ROWS + j] = from[j];
-      }
+      const float *from = job->dy + begin * job->dyStride + i;
+      // Whole vectors where the row has them: what is written too far, the next step writes again.
+      enum { VECTORS = (TILE_ROWS + LANES - 1) / LANES };
+      if (i + VECTORS * LANES <= job->n)
+        for (int64_t p = 0; p < depth; p++)
+          UNROLL for (int v = 0; v < VECTORS; v++)
+            store(to + p * TILE_ROWS + v * LANES, load(from + p * job->dyStride + v * LANES));
+      else
+        for (int64_t p = 0; p < depth; p++)
+          for (int64_t j = 0; j < count; j++) to[p * TILE_ROWS + j] = from[p * job->dyStride + j];
     }
     for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
       const float *b = packedX + (first - column) * depth;

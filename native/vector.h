@@ -5,6 +5,11 @@
 #define ROLLCALL_VECTOR_H
 #include <stddef.h>
 #include <stdint.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#endif
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
@@ -58,8 +63,25 @@ INLINE void store_some(float *to, vec value, int64_t left) {
   else store_part(to, value, left);
 }
 
+// `maximum` is b where either is not a number. Compilers do not find the instructions for these by themselves.
+#if defined(__AVX512F__)
+INLINE vec choose(veci mask, vec yes, vec no) {
+  return (vec)_mm512_mask_blend_ps(_mm512_cmplt_epi32_mask((__m512i)mask, _mm512_setzero_si512()), (__m512)no, (__m512)yes);
+}
+INLINE vec maximum(vec a, vec b) { return (vec)_mm512_max_ps((__m512)a, (__m512)b); }
+#elif defined(__AVX__)
+INLINE vec choose(veci mask, vec yes, vec no) {
+  return (vec)_mm256_blendv_ps((__m256)no, (__m256)yes, (__m256)mask);
+}
+INLINE vec maximum(vec a, vec b) { return (vec)_mm256_max_ps((__m256)a, (__m256)b); }
+#else
 INLINE vec choose(veci mask, vec yes, vec no) { return (vec)((mask & (veci)yes) | (~mask & (veci)no)); }
+#if defined(__wasm_simd128__)
+INLINE vec maximum(vec a, vec b) { return (vec)wasm_f32x4_pmax((v128_t)b, (v128_t)a); }
+#else
 INLINE vec maximum(vec a, vec b) { return choose(a > b, a, b); }
+#endif
+#endif
 
 INLINE veci lane_numbers(void) {
   veci numbers;
@@ -72,28 +94,26 @@ INLINE veci first_lanes(int64_t count) {
   return lane_numbers() < (limit - (veci){0});
 }
 
-INLINE float sum_lanes(vec value) {
-  float sum = value[0];
-  UNROLL for (int lane = 1; lane < LANES; lane++) sum += value[lane];
-  return sum;
-}
-INLINE double sum_lanes_double(vec value) {
-  double sum = value[0];
-  UNROLL for (int lane = 1; lane < LANES; lane++) sum += value[lane];
-  return sum;
-}
-INLINE float max_lanes(vec value) {
-  float most = value[0];
-  UNROLL for (int lane = 1; lane < LANES; lane++) most = value[lane] > most ? value[lane] : most;
-  return most;
-}
+// Lanes are joined by halves: lane i with lane i + LANES / 2, and so on.
+#define JOIN_LANES(TYPE, VALUE, JOIN)                                                                                 \
+  TYPE part[LANES];                                                                                                   \
+  UNROLL for (int lane = 0; lane < LANES; lane++) part[lane] = (VALUE)[lane];                                         \
+  if (LANES > 8) UNROLL for (int lane = 0; lane < 8; lane++) part[lane] = JOIN(part[lane], part[(lane + 8) % LANES]); \
+  if (LANES > 4) UNROLL for (int lane = 0; lane < 4; lane++) part[lane] = JOIN(part[lane], part[(lane + 4) % LANES]); \
+  part[0] = JOIN(part[0], part[2]);                                                                                   \
+  part[1] = JOIN(part[1], part[3]);                                                                                   \
+  return JOIN(part[0], part[1])
+#define SUM(a, b) ((a) + (b))
+#define HIGHER(a, b) ((a) > (b) ? (a) : (b))
+INLINE float sum_lanes(vec value) { JOIN_LANES(float, value, SUM); }
+INLINE double sum_lanes_double(vec value) { JOIN_LANES(double, value, SUM); }
+INLINE float max_lanes(vec value) { JOIN_LANES(float, value, HIGHER); }
 
-// e^x to about 2 ulp (Cephes' polynomial); 0 below -87.3, where float32 leaves its normal range.
+// e^x to about 2 ulp (Cephes' polynomial), for x up to 88; 0 below -87.3, where float32 leaves its normal range.
 INLINE vec exponential(vec x) {
-  const vec lowest = splat(-87.33654f), highest = splat(88.37f), magic = splat(12582912.0f);
+  const vec lowest = splat(-87.33654f), magic = splat(12582912.0f);
   veci vanishes = x < lowest;
-  x = choose(x > highest, highest, x);
-  x = choose(vanishes, lowest, x);
+  x = maximum(lowest, x);
   vec shifted = x * 1.44269504088896341f + magic;
   vec whole = shifted - magic;
   vec r = x - whole * 0.693359375f;
@@ -107,7 +127,7 @@ INLINE vec exponential(vec x) {
   p = p * (r * r) + r;
   p = p + 1.0f;
   veci exponent = ((veci)shifted - (veci)magic + 127) << 23;
-  return choose(vanishes, (vec){0}, p * (vec)exponent);
+  return (vec)(~vanishes & (veci)(p * (vec)exponent));
 }
 
 INLINE vec square_root(vec x) {
@@ -116,7 +136,7 @@ INLINE vec square_root(vec x) {
   return root;
 }
 
-// Natural logarithm in double, by halving the exponent and the series of atanh.
+// Natural logarithm in double: the exponent, and the series of 2·atanh((m − 1) / (m + 1)) for the rest.
 static double logarithm(double x) {
   if (!(x > 0)) return x == 0 ? -__builtin_inf() : __builtin_nan("");
   if (x > 1.7976931348623157e308) return x;
@@ -126,8 +146,8 @@ static double logarithm(double x) {
   exponent += (int)(u.bits >> 52) - 1022;
   u.bits = (u.bits & 0x000fffffffffffffull) | 0x3fe0000000000000ull;
   if (u.value < 0.70710678118654752) u.value *= 2, exponent--;
-  double s = (u.value - 1) / (u.value + 1), square = s * s, term = s, sum = 0;
-  for (int odd = 1; odd < 24; odd += 2) sum += term / odd, term *= square;
-  return 2 * sum + exponent * 0.69314718055994530942;
+  double s = (u.value - 1) / (u.value + 1), square = s * s, sum = 1.0 / 21;
+  UNROLL for (int odd = 19; odd > 0; odd -= 2) sum = sum * square + 1.0 / odd;
+  return 2 * s * sum + exponent * 0.69314718055994530942;
 }
 #endif
