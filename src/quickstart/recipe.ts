@@ -28,8 +28,8 @@ const FULL: Recipe = {
   steps: 30,
   tasksPerStep: 32,
   attemptsPerTask: 8,
-  problems: { validation: 180, test: 450, unseen: 216 },
-  evaluateEvery: 5,
+  problems: { validation: 108, test: 450, unseen: 216 },
+  evaluateEvery: 2,
   checkpointEvery: 10,
 };
 
@@ -42,8 +42,7 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
     demonstrations: 5_008,
     moreDemonstrations: { count: 0, times: 0 },
     steps: 8,
-    problems: { validation: 90, test: 180, unseen: 90 },
-    evaluateEvery: 4,
+    problems: { validation: 108, test: 180, unseen: 108 },
   },
   /** For tests: every part runs, nothing is learned. */
   tiny: {
