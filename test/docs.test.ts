@@ -1,0 +1,53 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import ts from 'typescript';
+import { describe, expect, test } from 'vitest';
+
+const pages = ['README.md', 'CONTRIBUTING.md', ...readdirSync('docs').map((name) => `docs/${name}`)].filter(
+  (path) => path.endsWith('.md'),
+);
+
+/** The TypeScript fences of a page, in order, are one module; lines stay those of the page. */
+function moduleOf(page: string): [string, string] {
+  const text = readFileSync(page, 'utf8');
+  let inside = false;
+  const code = text.split('\n').map((line) => {
+    if (line.startsWith('```')) {
+      inside = line === '```ts';
+      return '';
+    }
+    return inside ? line : '';
+  });
+  return [resolve('docs', `${page.replaceAll('/', '-')}.ts`), `${code.join('\n')}\nexport {};\n`];
+}
+
+test('the code in the docs compiles', () => {
+  const modules = new Map(pages.map(moduleOf));
+  const { config } = ts.readConfigFile('tsconfig.json', ts.sys.readFile);
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, '.');
+  const host = ts.createCompilerHost(options);
+  const { readFile, fileExists } = host;
+  host.readFile = (path) => modules.get(path) ?? readFile(path);
+  host.fileExists = (path) => modules.has(path) || fileExists(path);
+  const program = ts.createProgram([...modules.keys()], options, host);
+  const problems = [...modules.keys()].flatMap((path) => {
+    const file = program.getSourceFile(path);
+    return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)].map(
+      (problem) => {
+        const { line } = file!.getLineAndCharacterOfPosition(problem.start ?? 0);
+        return `${basename(path, '.ts')}:${line + 1}: ${ts.flattenDiagnosticMessageText(problem.messageText, '\n')}`;
+      },
+    );
+  });
+  expect(problems).toEqual([]);
+}, 60_000);
+
+describe('links between pages', () => {
+  test.each(pages)('%s links only to what exists', (page) => {
+    const text = readFileSync(page, 'utf8');
+    const broken = [...text.matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)]
+      .map(([, target]) => target!)
+      .filter((target) => !existsSync(join(dirname(page), target)));
+    expect(broken).toEqual([]);
+  });
+});
