@@ -2,40 +2,29 @@
  * The trainer itself, synchronous and in one thread: a model in the heap, its gradient and its optimizer. The
  * trainer's worker wraps it (trainer-worker.ts); tests and benches may use it directly.
  */
-import { existsSync, mkdirSync } from 'node:fs';
 import { freemem } from 'node:os';
-import { join } from 'node:path';
 import { ConfigError, TrainerError } from '../errors.ts';
 import type { AdamOptions, Gradients, Output, Outputs, Row } from '../training/trainer.ts';
 import { Arena, ArenaScope } from './arena.ts';
 import type { Kernels, Pointer } from './kernels/kernels.ts';
-import {
-  fillAdapter,
-  LORA_TARGETS,
-  type LoraOptions,
-  loraModules,
-  loraSpecs,
-  peftConfigJson,
-  peftName,
-  readAdapter,
-} from './lora.ts';
+import { fillAdapter, type LoraOptions, loraModules, loraSpecs } from './lora.ts';
 import type { ModelConfig } from './model/config.ts';
 import { Decoder } from './model/decoder.ts';
-import {
-  FileSet,
-  readJson,
-  readModelConfig,
-  readTensors,
-  readWeights,
-  type Tensor,
-  TOKENIZER_FILES,
-} from './model/files.ts';
+import { readModelConfig, readWeights } from './model/files.ts';
 import { activationBytes, checkMemory, trainerBytes } from './model/memory.ts';
 import { PackedMatrix, type Parameter, ParameterStore } from './model/parameters.ts';
-import { type WeightSpec, weightSpecs } from './model/weights.ts';
-import { type HeadPass, runHead, type TargetOutputs, type ValueHead } from './output-head.ts';
+import { weightSpecs } from './model/weights.ts';
+import { type HeadPass, runHead, type ValueHead } from './output-head.ts';
 import { checkRows, type Packing, packRows, splitRows } from './packing.ts';
+import { emptyOutputs, gatherGradients, scatterOutputs } from './row-outputs.ts';
 import { Tape } from './tape.ts';
+import {
+  loadTraining,
+  readValueHead,
+  saveTraining,
+  type TrainingState,
+  valueHeadSpecs,
+} from './training-files.ts';
 
 export interface TrainingOptions {
   /** A model folder in the Hugging Face layout. */
@@ -70,8 +59,6 @@ interface OpenPass {
 }
 
 const SCORED_TOKENS_AT_ONCE = 8192;
-const VALUE_HEAD_FILE = 'value_head.safetensors';
-const OPTIMIZER_FILE = 'optimizer.safetensors';
 
 export class TrainingEngine {
   readonly config: ModelConfig;
@@ -124,7 +111,7 @@ export class TrainingEngine {
         fillAdapter(spec, this.#extra!.value(this.#extra!.get(spec.name)), lora.seed ?? 0);
       }
     }
-    if (options.valueHead && existsSync(join(model, VALUE_HEAD_FILE))) this.#readValueHead(model);
+    readValueHead(model, this.#state, 'if there');
   }
 
   get steps(): number {
@@ -237,60 +224,14 @@ export class TrainingEngine {
   }
 
   save(directory: string): void {
-    const { model, lora } = this.#options;
-    mkdirSync(directory, { recursive: true });
-    const files = new FileSet(directory);
-    if (lora) {
-      files.text('adapter_config.json', json(peftConfigJson(lora, model)));
-      files.tensors(
-        'adapter_model.safetensors',
-        loraSpecs(this.config, lora).map((spec) => ({
-          ...this.#tensor(this.#extra!, spec),
-          name: peftName(spec.name),
-        })),
-      );
-    } else {
-      const config = readJson(join(model, 'config.json')) as Record<string, unknown>;
-      const precision = 'dtype' in config ? { dtype: 'float32' } : { torch_dtype: 'float32' };
-      files.text('config.json', json({ ...config, ...precision }));
-      files.tensors(
-        'model.safetensors',
-        weightSpecs(this.config).map((spec) => this.#tensor(this.#model, spec)),
-      );
-    }
-    if (this.#valueHead) {
-      files.tensors(
-        VALUE_HEAD_FILE,
-        valueHeadSpecs(this.config).map((spec) => this.#tensor(this.#extra!, spec)),
-      );
-    }
-    if (this.#stores.length > 0) {
-      files.tensors(OPTIMIZER_FILE, [...this.#moments()], { format: 'pt', steps: String(this.#steps) });
-    }
-    files.copy(model, TOKENIZER_FILES);
-    files.commit();
+    saveTraining(directory, this.#state, this.#steps);
   }
 
   /** What `save` wrote. A folder without optimizer state (a plain model) begins a new one. */
   load(directory: string): void {
-    const { lora } = this.#options;
-    if (lora) this.#readAdapter(directory, lora);
-    else {
-      readWeights(directory, this.config, (spec) => this.#model.value(this.#model.get(spec.name)));
-    }
-    if (this.#valueHead) this.#readValueHead(directory);
+    this.#steps = loadTraining(directory, this.#state);
     this.valuesChanged();
     for (const store of this.#stores) store.clearGradients();
-    const path = join(directory, OPTIMIZER_FILE);
-    const moments = [...this.#moments()];
-    if (this.#stores.length > 0 && existsSync(path)) {
-      const { tensors, metadata } = readTensors(path);
-      copyTensors(path, tensors, moments);
-      this.#steps = readSteps(path, metadata.steps);
-    } else {
-      for (const { data } of moments) data.fill(0);
-      this.#steps = 0;
-    }
   }
 
   close(): void {
@@ -301,6 +242,18 @@ export class TrainingEngine {
     this.#arena.close();
     this.#extra?.close();
     this.#model.close();
+  }
+
+  get #state(): TrainingState {
+    const { config, kernels } = this;
+    return {
+      config,
+      kernels,
+      options: this.#options,
+      model: this.#model,
+      extra: this.#extra,
+      trained: this.#stores,
+    };
   }
 
   get #stores(): readonly ParameterStore[] {
@@ -410,47 +363,6 @@ export class TrainingEngine {
       scope.release();
     }
   }
-
-  #tensor(store: ParameterStore, { name, shape }: WeightSpec): Tensor {
-    return { name, shape, data: store.value(store.get(name)) };
-  }
-
-  /** Views of both moments of everything trained. */
-  *#moments(): Iterable<Tensor> {
-    for (const store of this.#stores) {
-      for (const { spec, offset, elements } of store.all()) {
-        for (const moment of ['moment1', 'moment2'] as const) {
-          const data = this.kernels.f32(store[moment] + 4 * offset, elements);
-          yield { name: `${moment}.${spec.name}`, shape: spec.shape, data };
-        }
-      }
-    }
-  }
-
-  #readAdapter(directory: string, lora: LoraOptions): void {
-    const adapter = readAdapter(directory, this.config);
-    const shape = ({ rank, alpha, targets }: LoraOptions) =>
-      `rank ${rank}, alpha ${alpha}, targets ${[...(targets ?? LORA_TARGETS)].sort().join(' ')}`;
-    if (shape(adapter.options) !== shape(lora)) {
-      throw new ConfigError(
-        `${directory}: its adapter has ${shape(adapter.options)}; the trainer was opened with ${shape(lora)}`,
-      );
-    }
-    for (const [name, { data }] of adapter.tensors) this.#extra!.value(this.#extra!.get(name)).set(data);
-  }
-
-  #readValueHead(directory: string): void {
-    const path = join(directory, VALUE_HEAD_FILE);
-    const wanted = valueHeadSpecs(this.config).map((spec) => this.#tensor(this.#extra!, spec));
-    copyTensors(path, readTensors(path).tensors, wanted);
-  }
-}
-
-function valueHeadSpecs({ hidden }: ModelConfig): WeightSpec[] {
-  return [
-    { name: 'value_head.weight', shape: [1, hidden], kind: 'linear' },
-    { name: 'value_head.bias', shape: [1], kind: 'bias' },
-  ];
 }
 
 function packedTokens(packing: Packing, place: (values: Int32Array) => Pointer) {
@@ -468,60 +380,6 @@ function packedTokens(packing: Packing, place: (values: Int32Array) => Pointer) 
   };
 }
 
-type WritableOutputs = { [K in Output]?: Float32Array[] };
-
-function emptyOutputs(rows: readonly Row[], outputs: readonly Output[]): WritableOutputs {
-  return Object.fromEntries(
-    outputs.map((name) => [name, rows.map(({ ids }) => new Float32Array(ids.length))]),
-  );
-}
-
-/** From one number per target to one array per row. */
-function scatterOutputs(
-  from: TargetOutputs,
-  rows: readonly Row[],
-  to: (name: Output, row: number) => Float32Array,
-): void {
-  for (const [name, values] of Object.entries(from)) {
-    let next = 0;
-    for (const [row, { targets }] of rows.entries()) {
-      const target = to(name as Output, row);
-      for (let at = targets.indexOf(1); at > 0; at = targets.indexOf(1, at + 1)) target[at] = values[next++]!;
-    }
-  }
-}
-
-function gatherGradients(
-  gradients: Gradients,
-  rows: readonly Row[],
-  outputs: readonly Output[],
-): { [K in Output]?: Float32Array } {
-  const gathered: { [K in Output]?: Float32Array } = {};
-  for (const [key, arrays] of Object.entries(gradients)) {
-    const name = key as Output;
-    if (arrays === undefined) continue;
-    if (!outputs.includes(name))
-      throw new TrainerError(`a gradient by ${name} was given, but ${name} was not asked for`);
-    if (arrays.length !== rows.length) {
-      throw new TrainerError(
-        `gradients by ${name} are for ${arrays.length} rows; the pass has ${rows.length}`,
-      );
-    }
-    const values: number[] = [];
-    for (const [row, { targets }] of rows.entries()) {
-      const array = arrays[row]!;
-      if (array.length !== targets.length) {
-        throw new TrainerError(
-          `gradients by ${name} of row ${row}: ${array.length} numbers for ${targets.length} tokens`,
-        );
-      }
-      for (let at = targets.indexOf(1); at > 0; at = targets.indexOf(1, at + 1)) values.push(array[at]!);
-    }
-    gathered[name] = Float32Array.from(values);
-  }
-  return gathered;
-}
-
 function checkAdam(adam: AdamOptions): void {
   const { learningRate, beta1, beta2, epsilon, weightDecay, clipNorm } = adam;
   const right = (name: string, value: number, ok: boolean) => {
@@ -535,23 +393,3 @@ function checkAdam(adam: AdamOptions): void {
   right('weightDecay', weightDecay, weightDecay >= 0);
   right('clipNorm', clipNorm, clipNorm >= 0);
 }
-
-function copyTensors(path: string, from: readonly Tensor[], to: readonly Tensor[]): void {
-  const given = new Map(from.map((tensor) => [tensor.name, tensor]));
-  for (const { name, shape, data } of to) {
-    const tensor = given.get(name);
-    if (!tensor) throw new ConfigError(`${path}: tensor ${name} is missing`);
-    if (tensor.shape.join() !== shape.join()) {
-      throw new ConfigError(`${path}: tensor ${name} has shape [${tensor.shape}]; [${shape}] is needed`);
-    }
-    data.set(tensor.data);
-  }
-}
-
-function readSteps(path: string, text: string | undefined): number {
-  const steps = Number(text);
-  if (Number.isSafeInteger(steps) && steps >= 0) return steps;
-  throw new ConfigError(`${path}: steps is ${JSON.stringify(text)} in its metadata; a count is needed`);
-}
-
-const json = (value: unknown) => `${JSON.stringify(value, null, 2)}\n`;
