@@ -16,6 +16,7 @@ import { limitsWithin, type ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout.ts';
 import { type Algorithm, checkAlgorithm } from './training/algorithm.ts';
 import { grpo } from './training/algorithms.ts';
+import { loadModels, refreshReference, saveModels } from './training/models.ts';
 import { learningRateShare } from './training/schedule.ts';
 import type { Trainer } from './training/trainer.ts';
 import type { UpdateOptions, UpdateResult, UpdateState } from './training/update-policy.ts';
@@ -101,20 +102,22 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   };
   try {
     const trainer = await open(backend.openTrainer('policy', model));
-    checkAlgorithm(algorithm, {
+    const setting = {
       can: trainer.can,
       attemptsPerTask: options.attemptsPerTask,
       tokensPerTrajectory: options.limits.tokensPerTrajectory,
       rewardNames: options.rewards.map((reward) => reward.name),
       temperature: options.sampling.temperature,
-    });
+    };
+    checkAlgorithm(algorithm, setting);
     const servers = await backend.openServers(model);
     opened.push(...servers);
     const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
     const critic = algorithm.critic ? await open(backend.openTrainer('critic', model)) : undefined;
+    if (critic) checkAlgorithm(algorithm, { ...setting, criticCan: critic.can });
     const order = options.order ?? { kind: 'shuffle' };
     const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
-    const parts = { format, trainer, reference, critic, servers, sampler, algorithm };
+    const parts = { model, format, trainer, reference, critic, servers, sampler, algorithm };
     return await startRun(options, parts, resumed, closeAll);
   } catch (error) {
     await closeAll();
@@ -141,6 +144,8 @@ export async function openChatFormat(
 }
 
 interface Parts {
+  /** Folder of the model the run began with. */
+  readonly model: string;
   readonly format: ChatFormat;
   readonly trainer: Trainer;
   readonly reference: Trainer | undefined;
@@ -152,7 +157,7 @@ interface Parts {
 
 async function startRun<T extends Task>(
   options: ResolvedOptions<T>,
-  { format, trainer, reference, critic, servers, sampler, algorithm }: Parts,
+  { model, format, trainer, reference, critic, servers, sampler, algorithm }: Parts,
   resumed: Checkpoint | undefined,
   closeAll: () => Promise<void>,
 ): Promise<Run<T>> {
@@ -168,8 +173,9 @@ async function startRun<T extends Task>(
   let timings: Metrics = {};
   let lapStart = clock.now();
 
+  const models = { trainer, reference, critic, algorithm };
   if (resumed) {
-    await trainer.load(resumed.path);
+    await loadModels(models, resumed.path);
     sampler.restore(state!.sampler);
     await sendWeights();
   }
@@ -255,6 +261,9 @@ async function startRun<T extends Task>(
     },
     publish: async (update) => {
       updateState = update.state;
+      if (update.skipped?.weightsBroken) {
+        await loadModels(models, (await readLatestCheckpoint(runDir))?.path ?? model);
+      } else await refreshReference(models, step + 1, runDir);
       version += 1;
       await sendWeights();
     },
@@ -303,9 +312,13 @@ async function startRun<T extends Task>(
     checkpoint: async () => {
       const kept: RunState = { version, seconds: seconds(), sampler: sampler.state(), update: updateState };
       await run.time('save_checkpoint', () =>
-        writeCheckpoint(runDir, step, kept, (folder) => trainer.save(folder), options.checkpoints.keep).then(
-          () => {},
-        ),
+        writeCheckpoint(
+          runDir,
+          step,
+          kept,
+          (folder) => saveModels(models, folder),
+          options.checkpoints.keep,
+        ).then(() => {}),
       );
       checkpointed = step;
     },

@@ -30,7 +30,8 @@ export async function* train<T extends Task>(
       const step = run.step + 1;
       const groups = await run.time('gen', () => collectGroups(run, options, step));
       options.signal?.throwIfAborted();
-      const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm });
+      const baselines = await greedyRewards(run, groups, step);
+      const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm, baselines });
       const update = await run.time('update_actor', () =>
         updatePolicy({ ...run.updateOptions(step), batch }),
       );
@@ -67,6 +68,23 @@ async function collectGroups<T extends Task>(
     if (dynamicSampling.maxRefills > 0 && round >= dynamicSampling.maxRefills) break;
   }
   return kept;
+}
+
+/** ReMax compares with one greedy attempt at each task. */
+async function greedyRewards<T extends Task>(
+  run: Run<T>,
+  groups: readonly Group<T>[],
+  step: number,
+): Promise<(number | undefined)[] | undefined> {
+  if (run.algorithm.advantage.kind !== 'remax') return undefined;
+  const options = run.rolloutOptions(step);
+  const greedy = await rollout({
+    ...options,
+    sampling: { ...options.sampling, temperature: 0 },
+    tasks: groups.map(({ taskIndex, task }) => ({ index: taskIndex, task })),
+    attempts: 1,
+  });
+  return greedy.map(({ attempts }) => attempts[0]?.reward);
 }
 
 async function validate<T extends Task>(run: Run<T>, { evaluation }: ResolvedOptions<T>) {

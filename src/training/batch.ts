@@ -79,7 +79,7 @@ export interface BatchOptions {
   readonly version: number;
   readonly algorithm: Pick<Algorithm, 'truncated' | 'overlong'>;
   /** Reward of one greedy attempt per group, in order of groups (ReMax). */
-  readonly baselines?: readonly (number | undefined)[];
+  readonly baselines?: readonly (number | undefined)[] | undefined;
 }
 
 /**

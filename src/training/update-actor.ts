@@ -384,10 +384,5 @@ function noticesOf(tally: Tally): string[] {
       `${tally.clampedRatios} tokens are e^${LOG_RATIO_LIMIT} times more or less likely than when they were sampled; they are held there without gradient`,
     );
   }
-  if (tally.skipped > 0) {
-    notices.push(
-      `${tally.skipped} of ${tally.updates} updates had a gradient that was not finite and were left out`,
-    );
-  }
   return notices;
 }

@@ -42,6 +42,8 @@ export interface UpdateState {
   readonly klCoefficient?: number;
   /** Running means of what is watched for spikes and collapse. */
   readonly watched: Watched;
+  /** Batches in a row of which no update had a finite gradient. */
+  readonly brokenBatches?: number;
 }
 
 export interface UpdateOptions {
@@ -248,6 +250,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
           progress('actor'),
         );
 
+  if (actor?.metrics['actor/grad_norm']) await probeWeights(trainer, members, context);
   const before = scored?.logprob ?? actor?.firstLogprobs;
   const entropy = scored?.entropy ?? actor?.firstEntropy;
   const seen = members.map((_, index) => index).filter((index) => before?.[index]?.length);
@@ -262,8 +265,10 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
       seen.map((index) => behaviour[index]!),
     ),
   };
+  const allBroken = actor !== undefined && actor.skippedUpdates > 0 && !actor.metrics['actor/grad_norm'];
+  const brokenBatches = allBroken ? (state.brokenBatches ?? 0) + 1 : 0;
   const skipped = actor?.skippedUpdates
-    ? await skipOrStop(options, brokenGradient(actor.skippedUpdates, batch, options.guard))
+    ? await skipOrStop(options, brokenGradient(actor.skippedUpdates, brokenBatches, batch, options.guard))
     : undefined;
   const health = watchHealth(metrics, state.watched);
   const nextKl =
@@ -272,8 +277,12 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
       : undefined;
   return {
     metrics,
-    notices: [...(actor?.notices ?? []), ...health.notices],
-    state: { watched: health.watched, ...(nextKl === undefined ? {} : { klCoefficient: nextKl }) },
+    notices: [...(actor?.notices ?? []), ...(skipped ? [skipped.reason] : []), ...health.notices],
+    state: {
+      watched: health.watched,
+      ...(brokenBatches > 0 && !skipped?.weightsBroken ? { brokenBatches } : {}),
+      ...(nextKl === undefined ? {} : { klCoefficient: nextKl }),
+    },
     tokens: members.map((member) => tokenRecord(member, credit.advantages, before, entropy, batch)),
     ...(skipped ? { skipped } : {}),
   };
@@ -299,6 +308,23 @@ async function scoreOld(
     ...(needsSquares ? ['sumSquares' as const] : []),
   ];
   return scoreMembers(trainer, members, outputs, context, { whose: "the policy's", onRows });
+}
+
+/** The new weights on the shortest sequence: what an update broke is found before it reaches a server. */
+async function probeWeights(
+  trainer: Trainer,
+  members: readonly Member[],
+  context: PassContext,
+): Promise<void> {
+  const shortest = members.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));
+  try {
+    await scoreMembers(trainer, [shortest], ['logprob'], context, { whose: "after the update the policy's" });
+  } catch (error) {
+    if (!(error instanceof NonFiniteError)) throw error;
+    throw new NonFiniteError(`${error.message}; the update broke the weights: load the last checkpoint`, {
+      weightsBroken: true,
+    });
+  }
 }
 
 /** By trajectory: importance weights multiply over all its segments. */
@@ -363,10 +389,18 @@ function progressReporter({ onProgress, optimizer }: UpdateOptions, rows: number
   };
 }
 
-function brokenGradient(updates: number, { step }: Batch, guard: GuardOptions | undefined): NonFiniteError {
+/** One such batch may be bad luck; after a second in a row the weights are taken to be broken. */
+function brokenGradient(
+  updates: number,
+  brokenBatches: number,
+  { step }: Batch,
+  guard: GuardOptions | undefined,
+): NonFiniteError {
+  const weightsBroken = brokenBatches > 1;
+  const where = `${guard?.run === undefined ? '' : `run ${guard.run}, `}step ${step}`;
   return new NonFiniteError(
-    `${guard?.run === undefined ? '' : `run ${guard.run}, `}step ${step}: the gradient of ${updates} updates was not finite, though every log-prob was`,
-    { weightsBroken: false },
+    `${where}: the gradient of ${updates} updates was not finite, though every log-prob was${weightsBroken ? '; so it was in the batch before, so the weights are broken: load the last checkpoint' : ''}`,
+    { weightsBroken },
   );
 }
 

@@ -42,17 +42,20 @@ export function reinforcePlusPlusAdvantages(
   return { advantages: whiten(returns), returns };
 }
 
-/** ReMax (Li et al. 2023): the return less the reward of one greedy attempt.  A_t = Σ_{s≥t} r_s − R_greedy */
+/**
+ * ReMax (Li et al. 2023): the return less the reward of one greedy attempt.  A_t = Σ_{s≥t} r_s − R_greedy
+ * A task whose greedy attempt failed has no advantage.
+ */
 export function remaxAdvantages(trajectories: readonly AdvantageTrajectory[]): Advantages {
+  if (trajectories.length > 0 && trajectories.every(({ baseline }) => baseline === undefined)) {
+    throw new ConfigError(
+      'remax() needs the reward of a greedy attempt at every task; give `baselines` to createBatch, or use rloo()',
+    );
+  }
   const returns = trajectories.map(({ tokenRewards }) => returnsToGo(tokenRewards, 1));
   const advantages = returns.map((list, i) => {
     const { baseline } = trajectories[i]!;
-    if (baseline === undefined) {
-      throw new ConfigError(
-        'remax() needs the reward of a greedy attempt for every task; give `baselines` to createBatch, or use rloo()',
-      );
-    }
-    return list.map((value) => value - baseline);
+    return list.map((value) => (baseline === undefined ? 0 : value - baseline));
   });
   return { advantages, returns };
 }

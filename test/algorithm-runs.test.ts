@@ -1,0 +1,159 @@
+import { existsSync } from 'node:fs';
+import { cp, mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  agent,
+  arrayDataset,
+  dapo,
+  embedded,
+  grpo,
+  ppo,
+  readBatchFile,
+  remax,
+  replayBatch,
+  reward,
+  type StepReport,
+  type TrainOptions,
+  train,
+} from 'rollcall';
+import { beforeAll, expect, test } from 'vitest';
+import { tinyModel } from './tiny-model.ts';
+
+/** Whole runs with other algorithms than GRPO, and with numbers that break. */
+type Letter = { letter: string };
+
+let model: string;
+beforeAll(async () => {
+  model = await tinyModel();
+});
+const newFolder = () => mkdtemp(join(tmpdir(), 'rollcall-algorithm-'));
+
+const before = reward<Letter>('before', ({ task, trajectory: { text } }) => {
+  return [...text].filter((character) => character < task.letter).length / Math.max(1, text.length);
+});
+const say = agent<Letter>(async ({ task, model: policy }) => {
+  const chat = policy.chat();
+  chat.user(task.letter);
+  await chat.sample();
+});
+
+async function options(more: Partial<TrainOptions<Letter>>): Promise<TrainOptions<Letter>> {
+  return {
+    model,
+    tasks: arrayDataset(Array.from({ length: 12 }, () => ({ letter: 'a' }))),
+    agent: say,
+    rewards: [before],
+    backend: embedded({ threads: 1 }),
+    steps: 4,
+    tasksPerStep: 3,
+    attemptsPerTask: 4,
+    limits: { tokensPerReply: 10 },
+    optimizer: { learningRate: 5e-3 },
+    evaluation: { before: false, every: 0 },
+    checkpoints: { every: 1 },
+    runDir: join(await newFolder(), 'run'),
+    ...more,
+  };
+}
+
+async function reports(given: TrainOptions<Letter>, stopAfter = 99): Promise<StepReport<Letter>[]> {
+  const list: StepReport<Letter>[] = [];
+  for await (const report of train(given)) {
+    list.push(report);
+    if (report.step >= stopAfter) break;
+  }
+  return list;
+}
+
+const untimed = (list: readonly StepReport<Letter>[]) =>
+  list.map(({ metrics }) =>
+    Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^(timing|perf\/t)/.test(name))),
+  );
+
+test.each([
+  ['PPO', ppo()],
+  ['GRPO with a reference that is refreshed', grpo({ kl: { coefficient: 0.5, refreshEverySteps: 2 } })],
+])('%s, stopped and resumed, is the same run', async (_, algorithm) => {
+  const whole = await reports(await options({ algorithm, steps: 3 }));
+  expect(whole.map(({ step }) => step)).toEqual([1, 2, 3]);
+  const cut = await options({ algorithm, steps: 3 });
+  await reports(cut, 2);
+  expect(untimed(await reports({ ...cut, resume: true }))).toEqual(untimed(whole.slice(2)));
+});
+
+test('a refreshed reference is the policy again: the KL returns to nothing', async () => {
+  const kls = (await reports(await options({ algorithm: grpo({ kl: { refreshEverySteps: 2 } }) }))).map(
+    ({ metrics }) => metrics['actor/kl_loss']!,
+  );
+  expect(kls[0]).toBeCloseTo(0, 6);
+  expect(kls[1]).toBeGreaterThan(1e-4);
+  expect(kls[2]).toBeCloseTo(0, 6); // right after the refresh at the end of step 2
+  expect(kls[3]).toBeGreaterThan(1e-4);
+});
+
+test('ReMax takes the reward of a greedy attempt off', async () => {
+  const [first] = await reports(await options({ algorithm: remax(), steps: 1, attemptsPerTask: 1 }));
+  expect(first!.metrics['actor/updates']).toBe(1);
+  expect(Math.abs(first!.metrics['critic/advantages/max']!)).toBeLessThanOrEqual(1);
+});
+
+test('dynamic sampling fills the step with groups that differ, or stops asking', async () => {
+  const [filled] = await reports(await options({ algorithm: dapo(), steps: 1 }));
+  expect(filled!.metrics['training/groups_without_spread']).toBe(0);
+  const same = reward<Letter>('same', () => 1);
+  const [empty] = await reports(
+    await options({ algorithm: dapo({ dynamicSampling: { maxRefills: 2 } }), rewards: [same], steps: 1 }),
+  );
+  expect(empty!.metrics['actor/updates']).toBe(0);
+});
+
+/** A copy of a model with one tensor so large that what follows overflows; NaN itself the engine refuses to load. */
+async function poisoned(folder: string, tensor: string): Promise<string> {
+  const copy = join(await newFolder(), 'poisoned');
+  await cp(folder, copy, { recursive: true });
+  const file = join(copy, 'model.safetensors');
+  const bytes = await readFile(file);
+  const head = Number(bytes.readBigUInt64LE(0));
+  const { data_offsets } = JSON.parse(bytes.toString('utf8', 8, 8 + head))[tensor] as {
+    data_offsets: [number, number];
+  };
+  for (let at = data_offsets[0]; at < data_offsets[1]; at += 4) bytes.writeFloatLE(3e38, 8 + head + at);
+  await writeFile(file, bytes);
+  return copy;
+}
+
+test('NaN in a real weight during a run is caught, named, set aside, and the run recovers', async () => {
+  const plain = embedded({ threads: 1 });
+  let steps = 0;
+  const backend = {
+    ...plain,
+    openTrainer: async (role: 'policy' | 'reference' | 'critic', folder: string) => {
+      const trainer = await plain.openTrainer(role, folder);
+      const optimStep = trainer.optimStep.bind(trainer);
+      trainer.optimStep = async (adam) => {
+        const result = await optimStep(adam);
+        if (++steps === 2) await trainer.load(await poisoned(model, 'model.norm.weight')); // after step 2's update
+        return result;
+      };
+      return trainer;
+    },
+  };
+  const run = await options({
+    backend,
+    algorithm: grpo({ old: 'behaviour' }),
+    checkpoints: { every: 1, keep: 4 },
+  });
+  const list = await reports(run);
+  expect(list.map(({ step }) => step)).toEqual([1, 2, 3, 4]);
+  const said = list.flatMap(({ notices }) => notices).filter((notice) => /is NaN at trajectory/.test(notice));
+  expect(said).toHaveLength(1);
+  expect(said[0]).toMatch(/step 2: after the update the policy's log-prob is NaN at trajectory .*token \d+/);
+  expect(list.at(-1)!.metrics['actor/updates']).toBe(1);
+  const file = /rollcall replay (\S+\.batch)/.exec(said[0]!)![1]!;
+  expect(existsSync(file)).toBe(true);
+  const trainer = await plain.openTrainer('policy', model);
+  const report = await replayBatch({ stored: await readBatchFile(file), trainer });
+  await trainer.close();
+  expect(report.problem).toBeUndefined(); // with sound weights the batch was sound
+});
