@@ -9,6 +9,13 @@ export {
   builtInAgents,
 } from './agent/agents-by-name.ts';
 export { type ClassTool, classTool, type ResultLimits } from './agent/class-tool.ts';
+export {
+  type AgentDescription,
+  type DescribedAgentOptions,
+  type OpenedAgent,
+  openDescribedAgent,
+  type ToolsDescription,
+} from './agent/described-agent.ts';
 export type { InputSchema } from './agent/input-schema.ts';
 export type { Limits } from './agent/limits.ts';
 export { type McpServerConfig, type McpToolsOptions, mcpTools } from './agent/mcp.ts';

@@ -1,6 +1,10 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type ChatFormatOptions, createChatFormat } from '../src/chat/chat-format.ts';
 import type { ChatFormat } from '../src/chat/format.ts';
 import { createTokenizer, type Tokenizer } from '../src/chat/tokenizer.ts';
+import { createModel } from '../src/engine/model/create.ts';
 
 /**
  * The smallest model that can be written and read exactly: one token per byte, the marks of ChatML and of tool
@@ -80,4 +84,17 @@ export function byteModel(options: Partial<Omit<ChatFormatOptions, 'tokenizer'>>
 } {
   const tokenizer = createTokenizer(byteTokenizerJson(), { eos_token: '<|im_end|>' });
   return { tokenizer, format: createChatFormat({ tokenizer, template: BYTE_TEMPLATE, ...options }) };
+}
+
+/** Writes the byte model into a folder in the Hugging Face layout: a real decoder of random weights, seconds to load. */
+export async function writeByteModel(
+  directory: string,
+  { seed = 1, contextTokens = 2048 } = {},
+): Promise<void> {
+  const files = await mkdtemp(join(tmpdir(), 'rollcall-byte-'));
+  const config = { eos_token: '<|im_end|>', chat_template: BYTE_TEMPLATE };
+  await writeFile(join(files, 'tokenizer.json'), JSON.stringify(byteTokenizerJson()));
+  await writeFile(join(files, 'tokenizer_config.json'), JSON.stringify(config));
+  createModel({ directory, size: 'tiny', tokenizer: files, seed, overrides: { contextTokens } });
+  await rm(files, { recursive: true });
 }

@@ -1,5 +1,5 @@
 /** What our tests, and our users' tests, run against. */
-export { BYTE_TEMPLATE, byteModel, byteTokenizerJson } from './byte-model.ts';
+export { BYTE_TEMPLATE, byteModel, byteTokenizerJson, writeByteModel } from './byte-model.ts';
 export {
   type ScriptedEngineOptions,
   type ScriptedReply,

@@ -1,0 +1,157 @@
+/**
+ * An agent from data: what a run file in YAML, or verl's keys, say about agents and tools. The result runs tasks in
+ * verl's columns, each by the agent it names, with the tools it names.
+ */
+import type { TaskMessage, TaskRow } from '../dataset/task-row.ts';
+import { ConfigError, DatasetError } from '../errors.ts';
+import { loadModule } from '../lib/load-export.ts';
+import type { Reward } from '../reward/reward.ts';
+import type { Message } from '../types.ts';
+import type { Agent } from './agent.ts';
+import { loadAgent, loadAgentFile } from './agent-file.ts';
+import { agentsByName, builtInAgents } from './agents-by-name.ts';
+import type { ResultLimits } from './class-tool.ts';
+import { isCorrect, type Stop, toolSucceeded } from './stops.ts';
+import { checkToolNames, type Keep, type Tool, type ToolBox } from './tool.ts';
+import { loadToolFile, toolsFromConfig } from './tool-file.ts';
+
+export interface AgentDescription {
+  /** For rows without `agent_name`. */
+  readonly default: string;
+  /** An agent-loop YAML. */
+  readonly file: string | null;
+  /** `path.ts#export` or a Python loop of the seeds, for all rows that name none. */
+  readonly module: string | null;
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly stopOnToolSuccess: boolean;
+  readonly stopOnCorrect: boolean;
+}
+
+export interface ToolsDescription {
+  readonly file: string | null;
+  /** A module whose exported tools are all offered. */
+  readonly module: string | null;
+  /** Of these, only the named ones. */
+  readonly names: readonly string[] | null;
+  /** Entries as in a tool file. */
+  readonly list: readonly unknown[];
+  readonly charactersPerResult: number | null;
+  /** head, tail or both ends. */
+  readonly keep: string;
+}
+
+export interface DescribedAgentOptions {
+  readonly agent: AgentDescription;
+  readonly tools: ToolsDescription;
+  /** Where paths start. */
+  readonly directory: string;
+  /** Decides for `stopOnCorrect`. */
+  readonly correct?: Reward<TaskRow>;
+  readonly warn?: (message: string) => void;
+}
+
+export interface OpenedAgent {
+  readonly agent: Agent<TaskRow>;
+  /** Ends tool servers. */
+  close(): Promise<void>;
+}
+
+export async function openDescribedAgent(options: DescribedAgentOptions): Promise<OpenedAgent> {
+  const { agent, directory, warn } = options;
+  const box = await openTools(options.tools, directory);
+  try {
+    const builtIn = builtInAgents<TaskRow>({
+      prompt: ({ prompt }) => prompt.map(messageOf),
+      tools: box.tools,
+      toolsOf: (row) => row.tools,
+      stopWhen: stopsOf(options),
+    });
+    const loaded = agent.file === null ? {} : await loadAgentFile(agent.file, { tools: box.tools, builtIn });
+    const agents: Record<string, Agent<TaskRow>> = { ...builtIn, ...loaded };
+    let fallback = agent.default;
+    if (agent.module !== null) {
+      fallback = agent.module;
+      agents[fallback] = await loadAgent(agent.module, agent.config, {
+        directory,
+        tools: box.tools,
+        builtIn,
+      });
+    }
+    const chosen = agentsByName<TaskRow>({ agents, default: fallback, ...(warn && { warn }) });
+    return { agent: chosen, close: box.close };
+  } catch (error) {
+    await box.close();
+    throw error;
+  }
+}
+
+function stopsOf({ agent, correct }: DescribedAgentOptions): Stop<TaskRow>[] {
+  if (agent.stopOnCorrect && !correct) {
+    throw new ConfigError('stopOnCorrect needs a reward that decides what is correct; none is given');
+  }
+  return [
+    ...(agent.stopOnToolSuccess ? [toolSucceeded()] : []),
+    ...(agent.stopOnCorrect && correct ? [isCorrect(correct)] : []),
+  ];
+}
+
+async function openTools(described: ToolsDescription, directory: string): Promise<ToolBox> {
+  const limits: ResultLimits = {
+    keep: keepNamed(described.keep),
+    ...(described.charactersPerResult !== null && { charactersPerResult: described.charactersPerResult }),
+  };
+  const boxes: ToolBox[] = [];
+  const close = async () => {
+    await Promise.all(boxes.map((box) => box.close()));
+  };
+  try {
+    if (described.file !== null) boxes.push(await loadToolFile(described.file, limits));
+    if (described.module !== null) boxes.push(await exportedTools(described.module, directory));
+    boxes.push(await toolsFromConfig(described.list, { directory, source: 'tools.list', limits }));
+    const tools = namedTools(
+      boxes.flatMap((box) => box.tools),
+      described.names,
+    );
+    checkToolNames(tools);
+    return { tools, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function keepNamed(name: string): Keep {
+  const keep = KEEP.find((known) => known === name);
+  if (keep) return keep;
+  throw new ConfigError(`tools.keep is '${name}'; use ${KEEP.join(', ')}`);
+}
+
+const KEEP: readonly Keep[] = ['head', 'tail', 'both ends'];
+
+async function exportedTools(path: string, directory: string): Promise<ToolBox> {
+  const module = await loadModule(path, directory, 'tools.module');
+  const tools = Object.values(module)
+    .flat()
+    .filter((one): one is Tool => (one as Tool | null | undefined)?.kind === 'tool');
+  if (tools.length === 0) throw new ConfigError(`tools.module: ${path} exports no tool made by tool()`);
+  return { tools: [...new Set(tools)], close: async () => {} };
+}
+
+function namedTools(tools: readonly Tool[], names: readonly string[] | null): readonly Tool[] {
+  if (names === null) return tools;
+  const missing = names.filter((name) => !tools.some((one) => one.name === name));
+  if (missing.length > 0) {
+    const known = tools.map((one) => one.name).join(', ') || 'none';
+    throw new ConfigError(`there is no tool ${missing.join(', ')}; given are ${known}`);
+  }
+  return tools.filter((one) => names.includes(one.name));
+}
+
+function messageOf(message: TaskMessage): Message {
+  if (message.role === 'assistant' || typeof message.content === 'string') return message as Message;
+  const text = message.content.map((part) => {
+    if (part.type === 'text') return part.text;
+    throw new DatasetError('a prompt has an image, and this agent reads text only');
+  });
+  return { ...message, content: text.join('') } as Message;
+}
