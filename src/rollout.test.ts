@@ -512,6 +512,7 @@ describe('how a trajectory ends', () => {
     const stopped = rollout(setUp({ agent: faulty, attempts: 4, stopOnAgentFailure: true }).options);
     await expect(stopped).rejects.toThrow(ConfigError);
     await expect(stopped).rejects.toThrow(/the agent threw in .*attempt-\d: task.qestion is undefined/);
+    await expect(stopped).rejects.toMatchObject({ cause: expect.any(TypeError) }); // with the agent's own stack
   });
 
   test('failed(reward): retried, then the attempt has no reward', async () => {

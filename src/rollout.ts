@@ -11,7 +11,7 @@ import { setMaxListeners } from 'node:events';
 import type { Agent } from './agent/agent.ts';
 import { DEFAULT_LIMITS, type Limits } from './agent/limits.ts';
 import { DEFAULT_SAMPLING, type Sampling } from './agent/sampling.ts';
-import { runTrajectory } from './agent/trajectory.ts';
+import { causeOf, runTrajectory } from './agent/trajectory.ts';
 import { createChat } from './chat/chat.ts';
 import type { ChatFormat } from './chat/format.ts';
 import type { Rendered } from './chat/transcript.ts';
@@ -211,7 +211,9 @@ function failureWatch<T>({
       examples.set(end.boundary, seen);
       seen.count++;
       if (end.boundary === 'agent' && stopOnAgentFailure) {
-        fatal = new ConfigError(`the agent threw in trajectory ${id}: ${end.message}`);
+        fatal = new ConfigError(`the agent threw in trajectory ${id}: ${end.message}`, {
+          cause: causeOf(end),
+        });
       } else if (seen.count > tolerateFailedShare * total) {
         const what = `${seen.count} of ${total} attempts failed (${end.boundary}), more than the tolerated share of ${tolerateFailedShare}`;
         fatal = new ERROR_OF[end.boundary](`${what}; for example ${seen.id}: ${seen.message}`);

@@ -2,6 +2,7 @@
  * One trajectory's life: its agent runs until it returns, throws, or something ends it first. Exactly one end is
  * recorded, the first; whatever the agent does after it goes unheard. Tools are closed before this returns.
  */
+import { setMaxListeners } from 'node:events';
 import type { Chat, ChatHost, ChatOptions, ChatRecord, ChatReply, SampleOptions } from '../chat/chat.ts';
 import type { ChatFormat } from '../chat/format.ts';
 import { EngineError, ToolError } from '../errors.ts';
@@ -57,7 +58,7 @@ export async function runTrajectory<T>(setup: TrajectorySetup<T>): Promise<Traje
 
 class Life<T> {
   readonly #setup: TrajectorySetup<T>;
-  readonly #controller = new AbortController();
+  readonly #controller = abortController();
   readonly #chats: (Chat & { record(): ChatRecord })[] = [];
   readonly #turns: (OpenTurn | undefined)[] = [];
   readonly #spans: Span[] = [];
@@ -355,7 +356,21 @@ function tooMany(call: ToolCall, limit: number): ToolRun {
 function endOf(error: unknown): End {
   const boundary =
     error instanceof EngineError ? 'infrastructure' : error instanceof ToolError ? 'environment' : 'agent';
-  return { kind: 'failed', boundary, message: messageOf(error) };
+  const end: End = { kind: 'failed', boundary, message: messageOf(error) };
+  causes.set(end, error);
+  return end;
+}
+
+/** Ends are data; the error behind one, with its stack, is kept beside it while the process lives. */
+const causes = new WeakMap<End, unknown>();
+
+export const causeOf = (end: End): unknown => causes.get(end);
+
+/** Every call and request of a trajectory listens. */
+function abortController(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
 }
 
 function reasonOf({ reason }: AbortSignal): string {

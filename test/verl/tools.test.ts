@@ -11,6 +11,7 @@ import {
   type Task,
   type Tool,
   type Turn,
+  tool,
   toolLoop,
   toolsFromConfig,
 } from 'rollcall';
@@ -21,7 +22,12 @@ const { tokenizer, format } = byteModel();
 const call = (name: string, given: object = {}) =>
   `<tool_call>{"name": "${name}", "arguments": ${JSON.stringify(given)}}</tool_call>`;
 
-async function play(tools: readonly Tool[], reply: ScriptedEngineOptions['reply'], task: Task = {}) {
+async function play(
+  tools: readonly Tool[],
+  reply: ScriptedEngineOptions['reply'],
+  task: Task = {},
+  rewards = [reward('one', () => 1)],
+) {
   const engine = scriptedEngine({ tokenizer, reply });
   const [group] = await rollout({
     tasks: [{ index: 0, task }],
@@ -30,7 +36,7 @@ async function play(tools: readonly Tool[], reply: ScriptedEngineOptions['reply'
     agent: toolLoop({ prompt: 'go', tools }),
     server: engine,
     format,
-    rewards: [reward('one', () => 1)],
+    rewards,
     seed: 1,
     tolerateFailedShare: 1,
   });
@@ -195,6 +201,58 @@ describe('verl 1.C', () => {
     log.length = 0;
     await play(tools, ({ turn }) => (turn < 1 ? call('life') : 'done'), { tool_kwargs: { life: kwargs } });
     expect(log[0]).toEqual(['create', id, { a: 1 }]); // the spelling of seed 000
+  });
+
+  test('C5: a function is a tool; what it returns becomes text, JSON with its letters kept', async () => {
+    const directory = await folder({
+      'tools.ts': `export const text = () => 'text';
+        export const json = () => ({ städte: ['Köln'] });
+        export const number = async () => 4.5;
+        export const nothing = () => {};`,
+    });
+    const names = ['text', 'json', 'number', 'nothing'];
+    const { tools } = await toolsFromConfig(
+      names.map((name) => ({ name, module: `tools.ts#${name}` })),
+      { directory, source: 'x' },
+    );
+    const { trajectory } = await play(tools, ({ turn }) =>
+      turn === 0 ? names.map((name) => call(name)).join('') : 'done',
+    );
+    expect(results(trajectory.turns[0]!)).toEqual(['text', '{"städte":["Köln"]}', '4.5', '']);
+    const missing = toolsFromConfig([{ name: 'x', module: 'tools.ts#x' }], { directory, source: 'x' });
+    await expect(missing).rejects.toThrow(/does not export x; it exports .*nothing/);
+  });
+
+  test('C7: images of a tool stand before its text, and count with all their tokens', async () => {
+    const image = { blob: 'ab', mime: 'image/png', width: 8, height: 8, tokens: 64 };
+    const camera = tool({
+      name: 'camera',
+      description: '',
+      input: {},
+      run: () => ({ content: 'a cat', images: [image] }),
+    });
+    const { trajectory, engine } = await play([camera], ({ turn }) =>
+      turn === 0 ? call('camera') : 'a cat',
+    );
+    const [segment] = trajectory.segments;
+    expect(segment!.images.map((placed) => placed.image)).toEqual([image]);
+    const { at } = segment!.images[0]!;
+    expect(tokenizer.decode(segment!.ids.slice(at, at + 6))).toBe('<|image_pad|>a cat');
+    expect(engine.requests[1]!.images).toEqual([image]);
+  });
+
+  test('C11: step rewards of tools reach the rewards of the trajectory', async () => {
+    const steps = tool({
+      name: 'step',
+      description: '',
+      input: {},
+      run: () => ({ content: 'ok', reward: 0.25 }),
+    });
+    const summed = reward('steps', ({ trajectory }) =>
+      trajectory.turns.flatMap(({ toolRuns }) => toolRuns).reduce((sum, run) => sum + (run.reward ?? 0), 0),
+    );
+    const reply: ScriptedEngineOptions['reply'] = ({ turn }) => (turn < 3 ? call('step') : 'done');
+    expect((await play([steps], reply, {}, [summed])).reward).toBe(0.75);
   });
 
   test('C6: names that collide are refused, all of them', async () => {
