@@ -42,12 +42,7 @@ export interface Dataset<T> {
 export interface DatasetOptions {
   /** Pass over rows that cannot be read or changed, instead of throwing at the first. */
   readonly skipBad?: boolean;
-  /** Rows that may be decoded at the same time while shuffling a file whose rows are decoded in runs. */
-  readonly shuffleRows?: number;
 }
-
-/** A file of up to this many rows is shuffled row by row, whatever its runs. */
-const SHUFFLE_ROWS = 200_000;
 
 interface View<T> {
   readonly source: Source;
@@ -112,7 +107,7 @@ function view<T>(self: View<T>): Dataset<T> {
     view({ ...self, order: order ? places.map((place) => order[place]!) : places, length: places.length });
 
   const permute = (seed: number) =>
-    permutation(length, seed, order ? undefined : source.runs, options.shuffleRows ?? SHUFFLE_ROWS);
+    permutation(length, seed, order ? undefined : source.runs, source.rowsAtHand ?? length);
 
   return {
     name: source.name,

@@ -13,6 +13,8 @@ export interface Source {
    * Absent: any row is as cheap as any other.
    */
   readonly runs?: readonly number[];
+  /** With `runs`: about how many rows are kept decoded. A shuffle of more keeps to windows of so many. */
+  readonly rowsAtHand?: number;
   read(index: number): Row | Promise<Row>;
   /** `train.parquet, row 17`: what a person would look for. */
   where(index: number): string;
@@ -55,6 +57,8 @@ export function joinSources(sources: readonly Source[]): Source {
     count,
     ...(hasRuns && {
       runs: sources.flatMap((source, which) => (source.runs ?? [0]).map((start) => start + starts[which]!)),
+      // Each file has its own memory, so the smallest is what is surely at hand.
+      rowsAtHand: Math.min(...sources.map((source) => source.rowsAtHand ?? Number.POSITIVE_INFINITY)),
     }),
     read: (index) => {
       const [source, inside] = locate(index);
