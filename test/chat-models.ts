@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { type ChatFormatOptions, createChatFormat } from '../src/chat/chat-format.ts';
 import type { ChatFormat } from '../src/chat/format.ts';
 import { createTokenizer, type Tokenizer } from '../src/chat/tokenizer.ts';
+import type { Family } from './tool-call-families.ts';
 
 /** Models for tests of chat formats: own small ones, and the real ones of ../shared where that folder exists. */
 
@@ -12,6 +13,10 @@ interface Added {
 
 const MERGES =
   't h|th e|Ġ the|i n|Ġ a|o n|e r|Ġ t|a n|c a|ca l|cal l|Ċ Ċ|{ "|" :|} }|< /|Ġ <|n a|na m|nam e|1 2';
+
+/** How Llama 3 and Qwen split text into words. */
+const WORDS =
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /** `tokenizer.json` of a byte-level BPE with a few merges and the given added tokens; its ids begin at 0. */
 export function byteLevelTokenizerJson(added: readonly Added[]): Record<string, unknown> {
@@ -30,7 +35,13 @@ export function byteLevelTokenizerJson(added: readonly Added[]): Record<string, 
       single_word: false,
     })),
     normalizer: null,
-    pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: true },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: WORDS }, behavior: 'Isolated', invert: false },
+        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
+      ],
+    },
     post_processor: null,
     decoder: { type: 'ByteLevel', add_prefix_space: true, trim_offsets: true, use_regex: true },
     model: {
@@ -80,6 +91,18 @@ export function chatmlTokenizer(): Tokenizer {
 /** Our own small ChatML model; `template` replaces its chat template. */
 export function chatmlFormat(options: Partial<ChatFormatOptions> = {}): ChatFormat {
   return createChatFormat({ tokenizer: chatmlTokenizer(), template: templateFile('chatml'), ...options });
+}
+
+/** A family's own small tokenizer and template. */
+export function familyFormat({ special, plain, config, template }: Family): {
+  readonly tokenizer: Tokenizer;
+  readonly format: ChatFormat;
+} {
+  const tokenizer = byteLevelTokenizer(
+    [...special.map((text) => ({ text })), ...plain.map((text) => ({ text, special: false }))],
+    config,
+  );
+  return { tokenizer, format: createChatFormat({ tokenizer, template: templateFile(template) }) };
 }
 
 const SHARED = {

@@ -61,6 +61,11 @@ export class AddedTokens {
     return token !== undefined && !this.tokens[this.#byText.get(token)!]!.strips;
   }
 
+  /** The added token with which guarded text ends; '' if it does not end with one. */
+  lastOf(guarded: string): string {
+    return this.tokens.find(({ text }) => guarded.endsWith(text))?.text ?? '';
+  }
+
   guard(text: string): string {
     return sanitize(text).replace(this.#startOfOne, (character) => character + BREAKER);
   }

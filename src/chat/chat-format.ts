@@ -1,10 +1,10 @@
 import { ConfigError } from '../errors.ts';
-import type { Message } from '../types.ts';
+import type { Message, ToolCall } from '../types.ts';
 import { unguard } from './added-tokens.ts';
 import { detectFamily, detectToolFormat, toolFormatNamed } from './detect.ts';
 import type { ChatFormat, ExtendRequest, PromptOptions, Reply, Tools } from './format.ts';
 import { type Block, THINK, type ToolFormat } from './formats/grammar.ts';
-import { addedText, type Junction, join, REPLY, syntheticPrefixes } from './junction.ts';
+import { addedText, join, REPLY, syntheticPrefixes } from './junction.ts';
 import { ReplyParser } from './reply-parser.ts';
 import { compileTemplate, TemplateRefusal } from './template.ts';
 import { type Guard, imagesOf, probeShape, templateMessage, templateTools } from './template-messages.ts';
@@ -103,14 +103,21 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   const tail = tokenizer.encodeGuarded(tailText ?? '');
   const stopIds = stopIdsOf(options, format, tail);
 
-  const suffixText = (newMessages: readonly Message[], tools: Tools): string | undefined => {
-    for (const prefix of syntheticPrefixes(newMessages, shape.system)) {
+  /** What the template adds for new messages, and what it closes the reply in front of them with. */
+  const follow = (
+    newMessages: readonly Message[],
+    tools: Tools,
+    made: readonly ToolCall[] = [],
+  ): Following | undefined => {
+    for (const prefix of syntheticPrefixes(newMessages, shape.system, made)) {
       try {
         const before = renderText(prefix, tools, { generationPrompt: false });
         const after = renderText([...prefix, ...newMessages], tools, { generationPrompt: true });
         const text = addedText(before, after);
-        if (text !== undefined && splitsCleanly(after.slice(0, after.length - text.length), text))
-          return text;
+        if (text === undefined || !splitsCleanly(after.slice(0, after.length - text.length), text)) continue;
+        // gpt-oss closes a call differently from words.
+        const closing = before.endsWith(tailText ?? '') ? (tailText ?? '') : added.lastOf(before);
+        return { ids: tokenizer.encodeGuarded(text), tail: tokenizer.encodeGuarded(closing) };
       } catch (error) {
         if (!(error instanceof TemplateRefusal)) throw error;
       }
@@ -128,11 +135,9 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
 
   const openers = new Set(
     (['user', 'tool'] as const)
-      .map((role) => suffixText([probeMessage(role)], []))
-      .flatMap((text) => (text === undefined ? [] : [tokenizer.encodeGuarded(text)[0]!]))
+      .flatMap((role) => [...(follow([probeMessage(role)], [])?.ids.slice(0, 1) ?? [])])
       .filter((id) => stopIds.has(id)),
   );
-  const junction: Junction | undefined = tailText === undefined ? undefined : { tail, openers, stopIds };
 
   const renderPrompt = (
     messages: readonly Message[],
@@ -170,16 +175,18 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   };
 
   const extend = (request: ExtendRequest): Extension | undefined => {
-    const { ids, replyLength, newMessages, tools } = request;
+    const { ids, replyLength, messages, newMessages, tools } = request;
     const templateDecides =
       keepThinking === 'template' ||
       (keepThinking === 'toolCycle' && newMessages.some(({ role }) => role === 'user'));
     if (templateDecides) return extendExactly(request);
-    if (!junction || newMessages.some(({ role }) => role === 'assistant')) return undefined;
-    const text = suffixText(newMessages, tools);
-    if (text === undefined) return undefined;
-    const next = tokenizer.encodeGuarded(text);
-    const joined = join(junction, ids.slice(ids.length - replyLength), next);
+    if (tailText === undefined || newMessages.some(({ role }) => role === 'assistant')) return undefined;
+    const replied = messages.at(-1);
+    const made = replied?.role === 'assistant' ? replied.toolCalls : undefined;
+    const next = follow(newMessages, tools, made);
+    if (next === undefined) return undefined;
+    const reply = ids.slice(ids.length - replyLength);
+    const joined = join({ tail: next.tail, openers, stopIds }, reply, next.ids);
     return { ...joined, images: placeImages(joined.ids, newMessages) };
   };
 
@@ -231,6 +238,12 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     decode: (ids) => tokenizer.decode(ids),
     encodeText: (text) => tokenizer.encodeText(text),
   };
+}
+
+/** What follows a reply. */
+interface Following {
+  readonly ids: Int32Array;
+  readonly tail: Int32Array;
 }
 
 const marksOf = ({ open, close }: Block) => [open, ...close];

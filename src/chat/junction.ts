@@ -61,9 +61,21 @@ export const REPLY = 'rollcallreplyplaceholder';
  * The dialogues under which new messages are rendered, the most telling first. Tool results get the calls
  * they answer; some templates take one call only, some no system message.
  */
-export function syntheticPrefixes(newMessages: readonly Message[], takesSystem: boolean): Message[][] {
+export function syntheticPrefixes(
+  newMessages: readonly Message[],
+  takesSystem: boolean,
+  made: readonly ToolCall[],
+): Message[][] {
   const calls: ToolCall[] = newMessages.flatMap((message) =>
-    message.role === 'tool' ? [{ id: message.toolCallId, name: message.name, arguments: {} }] : [],
+    message.role === 'tool'
+      ? [
+          made.find(({ id }) => id === message.toolCallId) ?? {
+            id: message.toolCallId,
+            name: message.name,
+            arguments: {},
+          },
+        ]
+      : [],
   );
   const opening: Message[] = [
     ...(takesSystem ? [{ role: 'system', content: 'You are helpful.' } as const] : []),

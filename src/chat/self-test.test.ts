@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { chatmlFormat, type SharedName, sharedModel, templateFile } from '../../test/chat-models.ts';
+import {
+  chatmlFormat,
+  familyFormat,
+  type SharedName,
+  sharedModel,
+  templateFile,
+} from '../../test/chat-models.ts';
+import { FAMILIES } from '../../test/tool-call-families.ts';
 import { ConfigError } from '../errors.ts';
 import { createChatFormat } from './chat-format.ts';
 import { requireSelfTest, selfTest } from './self-test.ts';
@@ -69,7 +76,10 @@ const broken: [what: string, template: string, says: string][] = [
   ['does not tell tools', chatml.replace('(tool | tojson)', "''"), 'does not occur in the prompt'],
   [
     'writes arguments as a Python dictionary',
-    chatml.replace('call.function.arguments | tojson', '"{\'word\': 1}"'),
+    chatml.replace(
+      'call.function.arguments | tojson',
+      '"{\'word\': \'" + call.function.arguments.word + "\'}"',
+    ),
     'is not valid JSON',
   ],
   [
@@ -104,3 +114,22 @@ test('a difference is shown token by token, with ids and texts', () => {
   const [first] = failures(selfTest(chatmlFormat({ template }), { tools: false }));
   expect(first?.detail).toMatch(/first difference at token \d+, after .*\nexpected 18 "3".*\ngot +19 "4"/);
 });
+
+/** Which turns of a family begin a new segment, and which dialogues its template refuses; the rest is proven. */
+const notAppended: Record<string, RegExp> = {
+  // gpt-oss writes <|return|> after its last words and <|end|> once more follows.
+  'gpt-oss': /^a dialogue|^one call, reply 2|^several turns of calls, reply 3|^parallel calls/,
+  llama3_json: /^parallel calls$|^a call after words/,
+};
+
+test.each(FAMILIES.map((family) => [family.format, family] as const))(
+  'the template of %s passes, and says which turns it cannot append',
+  (name, family) => {
+    const report = selfTest(familyFormat(family).format, { tools: true });
+    expect(failures(report)).toEqual([]);
+    const others = report.checks
+      .filter(({ outcome }) => outcome !== 'passed')
+      .map(({ name: check }) => check);
+    for (const check of others) expect(check).toMatch(notAppended[name] ?? /^$/);
+  },
+);

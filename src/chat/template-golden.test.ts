@@ -43,9 +43,9 @@ const tools: ToolSchema[] = [
       parameters: {
         type: 'object',
         properties: {
-          city: { type: 'string' },
-          days: { type: 'integer' },
-          units: { type: 'array', items: { type: 'string' } },
+          city: { type: 'string', description: 'the city' },
+          days: { type: 'integer', description: 'the days' },
+          units: { type: 'string', description: 'the units' },
         },
         required: ['city'],
       },
@@ -55,7 +55,8 @@ const tools: ToolSchema[] = [
 const families: [name: string, format: string, calls: number][] = [
   ['Qwen/Qwen2.5-7B-Instruct', 'hermes', 2],
   ['Qwen/Qwen3-0.6B', 'hermes', 2],
-  ['NousResearch/Hermes-2-Pro-Llama-3-8B (JSON Schema)', 'hermes', 2],
+  // Its template opens only the first of several calls.
+  ['NousResearch/Hermes-2-Pro-Llama-3-8B (JSON Schema)', 'hermes', 1],
   ['Qwen/Qwen3.5-4B', 'qwen3_coder', 2],
   ['meta-llama/Llama-3.1-8B-Instruct', 'llama3_json', 1],
   ['mistralai/Mistral-7B-Instruct-v0.3 (JSON Schema)', 'mistral', 2],
@@ -79,7 +80,7 @@ describe.skipIf(goldens.length === 0)('calls of public models (skipped where ../
     const given = [
       { city: 'São Paulo 河', days: 3 },
       // LFM2's template writes quotes in strings as they are, which nothing could read back.
-      { city: name.includes('LFM2') ? 'Paris' : 'Paris "FR"', units: ['C', 'F'] },
+      { city: name.includes('LFM2') ? 'Paris' : 'Paris "FR"', units: 'C, F' },
     ].slice(0, count);
     const toolCalls = given.map((each, at) => ({ id: `call_${at}`, name: 'get_weather', arguments: each }));
     const messages: Message[] = [asked, { role: 'assistant', content: '', toolCalls }];

@@ -48,7 +48,11 @@ export function createTokenizer(tokenizerJson: unknown, tokenizerConfig: unknown
   const encodeNamed = (named: string) =>
     named === ''
       ? new Int32Array(0)
-      : Int32Array.from(library.encode(named, { add_special_tokens: false }).ids);
+      : Int32Array.from(
+          library
+            .encode(named, { add_special_tokens: false })
+            .ids.filter((id: number | undefined) => id !== undefined),
+        );
   const encodeGuarded = (guarded: string) => encodeNamed(added.name(guarded));
   const isByteLevel = JSON.stringify(tokenizerJson.decoder ?? null).includes('"ByteLevel"');
   const decoder = isByteLevel ? byteLevelDecoder(library, tokens, added) : windowDecoder(library, added);

@@ -1,18 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { byteLevelTokenizer, templateFile } from '../../../test/chat-models.ts';
-import { type Call, FAMILIES, type Family, schemaFor } from '../../../test/tool-call-families.ts';
+import { familyFormat, templateFile } from '../../../test/chat-models.ts';
+import { type Call, FAMILIES, schemaFor } from '../../../test/tool-call-families.ts';
 import type { ToolSchema } from '../../types.ts';
-import { createChatFormat } from '../chat-format.ts';
 import { detectToolFormat } from '../detect.ts';
-
-function openFamily({ special, plain, config, template }: Family) {
-  const tokenizer = byteLevelTokenizer(
-    [...special.map((text) => ({ text })), ...plain.map((text) => ({ text, special: false }))],
-    config,
-  );
-  return { tokenizer, format: createChatFormat({ tokenizer, template: templateFile(template) }) };
-}
 
 const words = fc
   .string({ unit: 'binary', maxLength: 12 })
@@ -42,7 +33,7 @@ const calls = (most: number) =>
 const asked = { role: 'user', content: 'Go.' } as const;
 
 describe.each(FAMILIES.map((family) => [family.format, family] as const))('%s', (name, family) => {
-  const { tokenizer, format } = openFamily(family);
+  const { tokenizer, format } = familyFormat(family);
   const read = (reply: string, tools: readonly ToolSchema[] = []) => {
     const { content, reasoning, toolCalls, problems } = format.parseReply(tokenizer.encode(reply), tools);
     return {
