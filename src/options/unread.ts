@@ -1,0 +1,59 @@
+import { KNOWN_OPTIONS } from './known-options.ts';
+import { shown } from './verl-row.ts';
+
+/**
+ * Settings that this build understands and cannot honour yet, with what to do instead. Set to anything but their
+ * default they are refused by `train`, never ignored. Whoever builds the part takes its lines out.
+ */
+export const UNREAD: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    [
+      'engine',
+      'mode',
+      'urls',
+      'portStart',
+      'tensorParallel',
+      'memoryShare',
+      'logLevel',
+      'timeoutSeconds',
+      'retries',
+      'startSeconds',
+      'secondsPerTurn',
+    ].map((name) => [
+      `servers.${name}`,
+      'only the embedded engine is opened from data; pass a backend in a .ts run file',
+    ]),
+  ),
+  'users.file': 'simulated users are not opened from data; write an agent',
+  ...Object.fromEntries(
+    [
+      'enabled',
+      'toolCallSuccess',
+      'validReasoning',
+      'invalidToolCall',
+      'maxTurnsExceeded',
+      'redundantToolCall',
+      'toolFormat',
+    ].map((name) => [`rewards.shaping.${name}`, 'write the shaping into rewards.module']),
+  ),
+  'rewards.concurrency': 'rewards run with their trajectories',
+  'agent.userTurns': 'limits.turns bounds a dialogue',
+  'algorithm.critic.learningRate': "the critic learns at the policy's rate",
+  'algorithm.critic.model': 'a critic starts from the policy',
+  loggers: 'metrics.jsonl is always written; only the console beside it',
+  'trace.backend': 'spans are always in the run directory',
+  'trace.text': 'spans are always in the run directory, text is made when they are shown',
+  'trace.samplesPerStep': 'every trajectory is traced',
+};
+
+/** One line for each setting that somebody gave and nothing reads. */
+export function refuseUnread(
+  given: ReadonlyMap<string, { readonly value: unknown; readonly key: string }>,
+): string[] {
+  return [...given].flatMap(([path, { value, key }]) => {
+    const instead = UNREAD[path];
+    const unchanged = shown(value) === shown(KNOWN_OPTIONS.get(path)?.default);
+    if (instead === undefined || unchanged) return [];
+    return [`${key}=${shown(value)}${key === path ? '' : ` (our ${path})`}: not yet: ${instead}`];
+  });
+}
