@@ -223,7 +223,7 @@ await onEveryBuild((kernels, tensors) => {
           tensors.free();
         },
       ),
-      { numRuns: 120, seed: 3 },
+      { numRuns: 80, seed: 3 },
     );
     expect(compared).toBeGreaterThan(200);
   });

@@ -1,5 +1,6 @@
 /**
- * The op-level kernels the embedded engine computes with. They know tensors and no model.
+ * The op-level kernels the embedded engine computes with; `openKernels` (open.ts) makes an instance. They know tensors
+ * and no model.
  *
  * Memory. An instance owns one heap. A tensor is a byte address in it (`Pointer`), float32 and row-major unless
  * said otherwise. Token ids, positions, row descriptors and block tables are int32. Ops run synchronously in
@@ -35,7 +36,10 @@ export interface Heap {
   alloc(bytes: number): Pointer;
   /** Takes what `alloc` returned (0 is ignored). */
   free(pointer: Pointer): void;
-  /** Views of the heap. They stay valid when the heap grows, until `free` of the memory or `close`. */
+  /**
+   * Views of the heap. They stay valid when the heap grows, until `free` of the memory or `close`. Their buffer is
+   * the whole heap (shared, in wasm): post a copy (`slice()`) to another thread, never a view.
+   */
   f32(pointer: Pointer, length: number): Float32Array;
   f64(pointer: Pointer, length: number): Float64Array;
   i32(pointer: Pointer, length: number): Int32Array;
