@@ -1,6 +1,7 @@
 import type { Agent } from './agent/agent.ts';
 import { DEFAULT_LIMITS, type Limits } from './agent/limits.ts';
 import { DEFAULT_SAMPLING } from './agent/sampling.ts';
+import type { ChatFormatOptions } from './chat/chat-format.ts';
 import type { Dataset } from './dataset/dataset.ts';
 import type { SamplerOptions } from './dataset/sampler.ts';
 import { ConfigError } from './errors.ts';
@@ -196,6 +197,12 @@ export interface Backend {
   openTrainer(role: 'policy' | 'reference' | 'critic', model: string): Promise<Trainer>;
 }
 
+/** Tool-call format, Jinja template text, and variables of the template such as `enable_thinking`. */
+export type ChatOverrides = Pick<
+  Partial<ChatFormatOptions>,
+  'toolFormat' | 'template' | 'templateVariables' | 'keepThinking'
+>;
+
 /** What a run does: values, not settings. */
 export interface RunParts<T = Task> {
   /** A directory in the Hugging Face layout, or a hub name. */
@@ -209,6 +216,8 @@ export interface RunParts<T = Task> {
   readonly rewards: readonly Reward<T>[];
   readonly algorithm?: Algorithm | undefined;
   readonly backend?: Backend | undefined;
+  /** How the model's chat format is to be read, where its own files are not to decide. */
+  readonly chat?: ChatOverrides | undefined;
   readonly runDir: string;
   /** The module that passed these, for `options.json`. */
   readonly config?: { readonly path: string; readonly sha256: string } | undefined;
@@ -238,6 +247,7 @@ const PART_NAMES: readonly (keyof RunParts)[] = [
   'rewards',
   'algorithm',
   'backend',
+  'chat',
   'runDir',
   'config',
   'signal',

@@ -12,7 +12,7 @@ import type { InferenceServer } from './inference/server.ts';
 import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import { describeOptions } from './options/describe.ts';
-import { limitsWithin, type ResolvedOptions } from './options.ts';
+import { type ChatOverrides, limitsWithin, type ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout.ts';
 import { type Algorithm, checkAlgorithm } from './training/algorithm.ts';
 import { grpo } from './training/algorithms.ts';
@@ -89,6 +89,7 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
     tools: options.agent.tools.length > 0,
+    chat: options.chat,
     signal,
   });
   const opened: { close(): Promise<void> }[] = [];
@@ -129,16 +130,17 @@ interface FormatOptions {
   readonly trustPrompt?: boolean;
   /** Also proves dialogues with tools. */
   readonly tools?: boolean;
+  readonly chat?: ChatOverrides | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A model's own files, by path or hub name, and its chat format, proven on ids before anything is sampled. */
 export async function openChatFormat(
   model: string,
-  { trustPrompt = false, tools = true, signal }: FormatOptions = {},
+  { trustPrompt = false, tools = true, chat = {}, signal }: FormatOptions = {},
 ): Promise<{ directory: string; format: ChatFormat }> {
   const directory = await findModelFolder(model, { weights: true, ...(signal ? { signal } : {}) });
-  const format = await loadChatFormat(directory, { trustPromptSpecialTokens: trustPrompt });
+  const format = await loadChatFormat(directory, { ...chat, trustPromptSpecialTokens: trustPrompt });
   requireSelfTest(format, { tools });
   return { directory, format };
 }

@@ -180,11 +180,6 @@ export const SETTINGS = {
     config: setting<Readonly<Record<string, unknown>>>({}, record, 'Arguments of the module.'),
     stopOnToolSuccess: setting(false, boolean, 'Most tools are a step on the way.'),
     stopOnCorrect: setting(false, boolean, 'The reward is not known to the model in use.'),
-    userTurns: setting(
-      null as number | null,
-      maybe(wholeFrom(1)),
-      'Answers of tools or users; `limits.turns` bounds it already.',
-    ),
   },
   tools: {
     file: setting(null as string | null, maybe(text), "A tool YAML in verl's form."),

@@ -218,9 +218,11 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   ),
   means(
     'actor_rollout_ref.rollout.multi_turn.max_user_turns',
-    'agent.userTurns',
+    'limits.answers',
     [5, null],
-    (turns: number | null) => ({ 'agent.userTurns': turns === 0 ? null : turns }),
+    (turns: number | null) => ({
+      'limits.answers': turns === 0 || turns === null ? Number.POSITIVE_INFINITY : turns,
+    }),
   ),
   means(
     'actor_rollout_ref.rollout.multi_turn.max_turns',

@@ -1,0 +1,134 @@
+import { openDescribedAgent } from '../agent/described-agent.ts';
+import { loadChatFormat } from '../chat/model-files.ts';
+import type { Dataset } from '../dataset/dataset.ts';
+import { expandHome, openDataset } from '../dataset/open.ts';
+import { limitPrompts } from '../dataset/prompt-length.ts';
+import { type TaskRow, taskRow } from '../dataset/task-row.ts';
+import { embedded } from '../engine/embedded.ts';
+import { ConfigError } from '../errors.ts';
+import { OPTIONS, type TrainOptions } from '../options.ts';
+import { checkDataSources, openDescribedRewards } from '../reward/described-rewards.ts';
+import type { Message, ToolSchema } from '../types.ts';
+import { assembleAlgorithm } from './assemble-algorithm.ts';
+import type { DescribedRun } from './settings.ts';
+
+export interface AssembledRun {
+  readonly options: TrainOptions<TaskRow>;
+  /** Ends tool servers and closes files. */
+  close(): Promise<void>;
+}
+
+/** From a run as data to the values `train()` takes. What this build cannot do is refused by key, before anything starts. */
+export async function assembleRun(
+  run: DescribedRun,
+  { directory, warn }: { directory: string; warn: (message: string) => void },
+): Promise<AssembledRun> {
+  refuseWhatIsMissing(run);
+  const opened: { close(): Promise<void> }[] = [];
+  const close = async () => {
+    await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
+  };
+  try {
+    const rewards = await openDescribedRewards(run.rewards, directory);
+    const agent = await openDescribedAgent({
+      agent: run.agent,
+      tools: run.tools,
+      directory,
+      correct: rewards[0]!,
+      warn,
+    });
+    opened.push(agent);
+    const open = async (files: readonly string[]) => {
+      const rows = await openRows(files, run);
+      opened.push(rows);
+      const schemas = new Map(agent.agent.tools.map((tool) => [tool.name, tool.schema]));
+      return limitRows(rows, run, schemas);
+    };
+    const tasks = await open(run.tasks.files);
+    const validation = run.validation.files.length > 0 ? await open(run.validation.files) : undefined;
+    if (run.rewards.module === null) checkDataSources([(await tasks.at(0)).dataSource]);
+    const plain = Object.fromEntries(
+      Object.keys(OPTIONS).map((name) => [name, run[name as keyof typeof OPTIONS]]),
+    );
+    const options: TrainOptions<TaskRow> = {
+      ...plain,
+      steps: run.epochs === null ? run.steps : Math.floor((run.epochs * tasks.length) / run.tasksPerStep),
+      model: expandHome(run.model),
+      runDir: run.runDir ?? `runs/${run.project}/${run.experiment}`,
+      tasks,
+      ...(validation ? { validation } : {}),
+      order: orderOf(run.order),
+      agent: agent.agent,
+      rewards,
+      algorithm: assembleAlgorithm(run.algorithm, run.limits.tokensPerTrajectory),
+      chat: {
+        ...(run.chat.format === 'auto' ? {} : { toolFormat: run.chat.format }),
+        ...(run.chat.template === null ? {} : { template: run.chat.template }),
+        templateVariables: run.chat.templateOptions,
+      },
+      backend: embedded({ servers: run.servers.replicas }),
+    };
+    return { options, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function refuseWhatIsMissing({ servers, users, rewards, loggers, trace }: DescribedRun): void {
+  const refuse = (key: string, value: unknown, instead: string): never => {
+    throw new ConfigError(`${key} is ${JSON.stringify(value)}, which this build cannot do yet; ${instead}`);
+  };
+  if (servers.engine !== 'embedded') refuse('servers.engine', servers.engine, 'use embedded');
+  if (users.file !== null) refuse('users.file', users.file, 'leave it out');
+  if (rewards.shaping.enabled)
+    refuse('rewards.shaping.enabled', true, 'write the shaping into rewards.module');
+  const unknown = loggers.find((logger) => logger !== 'console');
+  if (unknown !== undefined) refuse('loggers', loggers, 'use ["console"]; metrics.jsonl is always written');
+  if (trace.backend !== null) refuse('trace.backend', trace.backend, 'spans are always in the run directory');
+}
+
+async function openRows(files: readonly string[], { tasks }: DescribedRun): Promise<Dataset<TaskRow>> {
+  const rows = await openDataset(files.map(expandHome), { skipBad: tasks.skipBad });
+  const { promptKey, imageKey, needToolsKwargs, limit } = tasks;
+  const read = rows.map((row) => taskRow(row, { promptKey, imageKey, needToolsKwargs }));
+  return limit === null ? read : read.take(limit);
+}
+
+/** Counted with the schemas of the tools that a task is offered, as the model will see it. */
+async function limitRows(
+  rows: Dataset<TaskRow>,
+  { tasks, model }: DescribedRun,
+  schemas: ReadonlyMap<string, ToolSchema>,
+): Promise<Dataset<TaskRow>> {
+  if (tasks.maxPromptTokens === null) return rows;
+  const format = await loadChatFormat(expandHome(model), {});
+  return limitPrompts(rows, {
+    maxTokens: tasks.maxPromptTokens,
+    tooLong: tasks.tooLong as 'error',
+    count: (messages, tools) => format.renderPrompt(messages as readonly Message[], tools).ids.length,
+    toolsOf: (task) =>
+      task.tools ? task.tools.flatMap((name) => schemas.get(name) ?? []) : [...schemas.values()],
+  });
+}
+
+function orderOf({
+  kind,
+  column,
+  hardFirst,
+  low,
+  high,
+}: DescribedRun['order']): NonNullable<TrainOptions['order']> {
+  switch (kind) {
+    case 'difficulty':
+      if (column === null) throw new ConfigError('order.kind is difficulty, which needs order.column');
+      return { kind, column, hardFirst };
+    case 'zone':
+      return { kind, low, high };
+    case 'sequential':
+    case 'easy-to-hard':
+      return { kind };
+    default:
+      return { kind: 'shuffle' };
+  }
+}
