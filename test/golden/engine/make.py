@@ -90,7 +90,8 @@ trained = {k: v for k, v in model.named_parameters() if v.requires_grad}
 if value_head: trained.update(value_head)
 grads = {k: v.grad if v.grad is not None else torch.zeros_like(v) for k, v in trained.items()}
 save("gradient.safetensors", {k.replace(".default", ""): v for k, v in grads.items()})
-adam = dict(lr=0.01, betas=(0.9, 0.95), eps=1e-5, weight_decay=0.1)
+# A large epsilon: with a tiny one the first step is the sign of the gradient, and rounding decides the smallest.
+adam = dict(lr=0.01, betas=(0.9, 0.95), eps=1e-3, weight_decay=0.1)
 norm = torch.nn.utils.clip_grad_norm_(trained.values(), 1.0)
 torch.optim.AdamW(trained.values(), **adam).step()
 save("after.safetensors", {k.replace(".default", ""): v for k, v in trained.items()})

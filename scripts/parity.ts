@@ -1,0 +1,116 @@
+/**
+ * `npm run parity [-- --runs 12 --seed 1 --python PATH]`: random small models of every family, made and computed by
+ * torch and transformers in float64, against the embedded engine: outputs, every gradient, one AdamW step. Needs a Python
+ * with torch, transformers, peft and safetensors; says so in words where there is none. The last line is JSON.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { openKernels } from '../src/engine/kernels/open.ts';
+import { readAdapter } from '../src/engine/lora.ts';
+import { readModelConfig } from '../src/engine/model/files.ts';
+import { TrainingEngine } from '../src/engine/training-engine.ts';
+import { type EngineGolden, readEngineGolden, relativeError } from '../test/golden/engine/golden.ts';
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '12' },
+    seed: { type: 'string', default: '1' },
+    python: { type: 'string', default: process.env.PYTHON ?? 'python3' },
+  },
+});
+
+const TOLERANCE = 1e-4;
+const FAMILIES = ['llama', 'qwen2', 'qwen3'];
+
+const probe = spawnSync(values.python, ['-c', 'import torch, transformers, safetensors, peft'], {
+  encoding: 'utf8',
+});
+if (probe.status !== 0) {
+  const missing = probe.stderr?.trim().split('\n').at(-1) ?? probe.error?.message;
+  console.log(
+    `parity was not run: ${values.python} has not all of torch, transformers, safetensors and peft (${missing})`,
+  );
+  console.log(JSON.stringify({ ran: false }));
+  process.exit(0);
+}
+
+const kernels = await openKernels();
+console.log(kernels.description);
+const folder = mkdtempSync(join(tmpdir(), 'rollcall-parity-'));
+let worst = 0;
+try {
+  for (let run = 0; run < Number(values.runs); run++) {
+    const seed = Number(values.seed) * 1000 + run;
+    const family = FAMILIES[run % 3]!;
+    const lora = run % 4 === 3;
+    const error = compare(makeGolden(seed, family, lora), lora);
+    worst = Math.max(worst, error);
+    console.log(
+      `${family}${lora ? ' with LoRA' : ''}, seed ${seed}: worst relative error ${error.toExponential(1)}`,
+    );
+  }
+} finally {
+  rmSync(folder, { recursive: true });
+  await kernels.close();
+}
+console.log(JSON.stringify({ ran: true, runs: Number(values.runs), worst, tolerance: TOLERANCE }));
+if (!(worst < TOLERANCE)) process.exitCode = 1;
+
+function makeGolden(seed: number, family: string, lora: boolean): EngineGolden {
+  const out = join(folder, String(seed));
+  const flags = [
+    lora ? '--lora' : '--value-head',
+    ...(seed % 2 ? ['--shards', '--precision', 'bfloat16'] : []),
+  ];
+  const made = spawnSync(
+    values.python,
+    [
+      '-W',
+      'ignore',
+      'test/golden/engine/make.py',
+      out,
+      '--family',
+      family,
+      '--seed',
+      String(seed),
+      '--random-shape',
+      ...flags,
+    ],
+    { encoding: 'utf8', timeout: 300_000 },
+  );
+  if (made.status !== 0) throw new Error(`make.py failed for seed ${seed}:\n${made.stderr}`);
+  return readEngineGolden(out);
+}
+
+/** The worst relative error over outputs, gradients, gradient norm and parameters after one step. */
+function compare(golden: EngineGolden, withLora: boolean): number {
+  const { directory } = golden;
+  const adapter = join(directory, 'adapter');
+  const engine = new TrainingEngine(kernels, {
+    model: directory,
+    valueHead: golden.names.includes('value'),
+    ...(withLora ? { lora: readAdapter(adapter, readModelConfig(directory)).options } : {}),
+  });
+  try {
+    if (withLora) engine.load(adapter);
+    const { pass, outputs } = engine.forward(golden.rows, {
+      temperature: golden.temperature,
+      outputs: golden.names,
+    });
+    const errors = golden.names.flatMap((name) =>
+      golden.outputs[name]!.map((expected, row) => relativeError(outputs[name]![row]!, expected)),
+    );
+    engine.backward(pass, golden.gradientsByOutput);
+    for (const [name, expected] of golden.gradient)
+      errors.push(relativeError(engine.gradient(name), expected));
+    const { gradNorm } = engine.optimStep(golden.adam);
+    errors.push(Math.abs(gradNorm / golden.gradNorm - 1));
+    for (const [name, expected] of golden.after) errors.push(relativeError(engine.value(name), expected));
+    return Math.max(...errors);
+  } finally {
+    engine.close();
+  }
+}
