@@ -6,7 +6,8 @@
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
 import { parseArgs } from 'node:util';
-import { benchTraining } from './engine-training.ts';
+import { benchGeneration } from './engine-generation.ts';
+import { benchTraining, type TrainingBench } from './engine-training.ts';
 import { TorchPeer } from './torch-peer.ts';
 
 const { values } = parseArgs({
@@ -27,13 +28,14 @@ console.log(
 );
 if (torch) console.log(`peer: ${JSON.stringify(await torch.ask({ do: 'about' }))}`);
 
-const figures = await benchTraining({
+const options: TrainingBench = {
   threads,
   rounds: Number(values.rounds),
   kernels: values.kernels === 'wasm' || values.kernels === 'native' ? values.kernels : undefined,
   sizes: values.sizes.split(','),
   torch,
-});
+};
+const figures = { ...(await benchTraining(options)), ...(await benchGeneration(options)) };
 await torch?.close();
 
 const rounded = (entries: readonly [string, number][]) =>
