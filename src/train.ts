@@ -5,7 +5,7 @@ import { openRun, type Run, type StepReport } from './run.ts';
 import { keepGroup } from './training/algorithm.ts';
 import { createBatch } from './training/batch.ts';
 import { updatePolicy } from './training/update-policy.ts';
-import type { Group, Task } from './types.ts';
+import type { Group, Metrics, Task } from './types.ts';
 import type { SourceEvaluation } from './watch/evaluation.ts';
 
 /**
@@ -28,13 +28,14 @@ export async function* train<T extends Task>(
 
     while (run.step < options.steps) {
       const step = run.step + 1;
-      const groups = await run.time('gen', () => collectGroups(run, options, step));
+      const { groups, evicted } = await run.time('gen', () => collectGroups(run, options, step));
       options.signal?.throwIfAborted();
       const baselines = await greedyRewards(run, groups, step);
       const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm, baselines });
-      const update = await run.time('update_actor', () =>
+      const updated = await run.time('update_actor', () =>
         updatePolicy({ ...run.updateOptions(step), batch }),
       );
+      const update = { ...updated, metrics: { ...evicted, ...updated.metrics } };
       await run.time('update_weights', () => run.publish(update));
       const evaluations = isEvaluated(step, options)
         ? await run.time('testing', () => validate(run, options))
@@ -57,18 +58,37 @@ async function collectGroups<T extends Task>(
   run: Run<T>,
   { tasksPerStep, attemptsPerTask }: ResolvedOptions<T>,
   step: number,
-): Promise<Group<T>[]> {
+): Promise<{ groups: Group<T>[]; evicted: Metrics }> {
   const kept: Group<T>[] = [];
+  let [evictedGroups, evictedTokens] = [0, 0];
   const { dynamicSampling } = run.algorithm;
   for (let round = 0; kept.length < tasksPerStep; round++) {
     const tasks = await run.takeTasks(tasksPerStep - kept.length);
     const groups = await rollout({ ...run.rolloutOptions(step), tasks, attempts: attemptsPerTask });
-    if (dynamicSampling === undefined) return groups;
-    kept.push(...groups.filter((group) => keepGroup(group, dynamicSampling)));
+    if (dynamicSampling === undefined) return { groups, evicted: {} };
+    for (const group of groups) {
+      if (keepGroup(group, dynamicSampling)) kept.push(group);
+      else {
+        evictedGroups++;
+        evictedTokens += tokensOf(group);
+      }
+    }
     if (dynamicSampling.maxRefills > 0 && round >= dynamicSampling.maxRefills) break;
   }
-  return kept;
+  return {
+    groups: kept,
+    evicted: {
+      'training/filter_groups/evicted_samples': evictedGroups,
+      'training/filter_groups/evicted_tokens': evictedTokens,
+    },
+  };
 }
+
+const tokensOf = <T>({ attempts }: Group<T>) =>
+  attempts.reduce(
+    (sum, { trajectory }) => trajectory.segments.reduce((tokens, { ids }) => tokens + ids.length, sum),
+    0,
+  );
 
 /** ReMax compares with one greedy attempt at each task. */
 async function greedyRewards<T extends Task>(

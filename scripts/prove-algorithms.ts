@@ -1,0 +1,253 @@
+/**
+ * Proves that the algorithms learn, on the quick start's task and from one warm start per seed, at an equal budget of
+ * rollout tokens; and that off-policy correction holds where training that ignores it breaks.
+ *
+ *   npm run prove:algorithms [-- --seeds 1,2] [--variant short] [--part learning,off-policy] [--only grpo,ppo]
+ *
+ * Writes docs/images/algorithms.svg and docs/images/off-policy.svg; the last line is JSON. Runs are kept under --runs
+ * and taken from there with --keep.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { embedded } from '../src/engine/embedded.ts';
+import type { InferenceServer, WeightUpdate } from '../src/inference/server.ts';
+import type { Backend } from '../src/options.ts';
+import { curveSvg } from '../src/quickstart/curve-svg.ts';
+import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
+import { trainOptions } from '../src/quickstart/train-options.ts';
+import { train } from '../src/train.ts';
+import type { Algorithm } from '../src/training/algorithm.ts';
+import { dapo, drGrpo, grpo, gspo, ppo, reinforcePlusPlus, rloo } from '../src/training/algorithms.ts';
+import { corrections } from '../src/training/correction.ts';
+import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1,2' },
+    variant: { type: 'string', default: 'short' },
+    part: { type: 'string', default: 'learning,off-policy' },
+    only: { type: 'string' },
+    runs: { type: 'string', default: 'runs/prove-algorithms' },
+    keep: { type: 'boolean', default: false },
+  },
+});
+const variant = flags.variant as Variant;
+const recipe = RECIPES[variant];
+const seeds = flags.seeds.split(',').map(Number);
+const say = (line: string) => console.error(line);
+const mean = (list: readonly number[]) =>
+  list.reduce((sum, value) => sum + value, 0) / Math.max(1, list.length);
+const percent = (value: number | undefined) => (value === undefined ? '–' : `${(100 * value).toFixed(1)} %`);
+
+const COLOURS = ['#0a7', '#c33', '#36c', '#e80', '#808', '#088', '#666'];
+const clip: [number, number] = [0.2, 0.28];
+const ALGORITHMS: Record<string, Algorithm> = {
+  grpo: grpo({ clip, old: 'behaviour' }),
+  drGrpo: drGrpo({ clip, old: 'behaviour' }),
+  rloo: rloo({ clip, old: 'behaviour' }),
+  reinforcePlusPlus: reinforcePlusPlus({ clip, old: 'behaviour' }),
+  dapo: dapo({ old: 'behaviour', dynamicSampling: { maxRefills: 2 } }),
+  gspo: gspo({ old: 'behaviour' }),
+  ppo: ppo({ clip, old: 'behaviour', critic: { warmupSteps: 1 } }),
+};
+
+/** The supervised warm start that every algorithm of a seed begins with. */
+async function warmStart(seed: number): Promise<string> {
+  const directory = join(flags.runs, `warm-${seed}`);
+  const model = join(directory, 'warm-start');
+  if (flags.keep && existsSync(join(directory, 'summary.json'))) return model;
+  await rm(directory, { recursive: true, force: true });
+  const args = [
+    'quickstart',
+    '--seed',
+    String(seed),
+    '--variant',
+    variant,
+    '--steps',
+    '1',
+    '--run',
+    directory,
+  ];
+  const child = spawn(process.execPath, ['bin/rollcall.js', ...args], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const code = await new Promise<number | null>((done) => child.once('exit', done));
+  if (code !== 0) throw new Error(`the quick start ended with ${code}`);
+  return model;
+}
+
+interface Plan {
+  readonly seed: number;
+  readonly algorithm: Algorithm;
+  readonly directory: string;
+  readonly learningRate?: number;
+  /** Steps by which the engine's weights are behind. */
+  readonly lag?: number;
+  /** Ends the run once so many tokens were rolled out. */
+  readonly tokens?: number;
+}
+
+async function run({
+  seed,
+  algorithm,
+  directory,
+  learningRate,
+  lag = 0,
+  tokens,
+}: Plan): Promise<StepMetrics[]> {
+  const finished = existsSync(join(directory, 'finished'));
+  if (!(flags.keep && finished)) {
+    await rm(directory, { recursive: true, force: true });
+    const model = await warmStart(seed);
+    const options = trainOptions({ seed, variant, model, runDir: directory, backend: lagging(lag) });
+    let used = 0;
+    for await (const { metrics } of train({
+      ...options,
+      algorithm,
+      steps: tokens === undefined ? recipe.steps : 3 * recipe.steps,
+      // Stretched with the steps, so that every algorithm sees the rates of its own share of the budget.
+      optimizer: {
+        ...options.optimizer,
+        schedule: 'constant',
+        ...(learningRate === undefined ? {} : { learningRate }),
+      },
+      evaluation: { ...options.evaluation, every: Math.max(1, recipe.evaluateEvery / 2) },
+    })) {
+      used += tokensOf(metrics);
+      if (tokens !== undefined && used >= tokens) break;
+    }
+    await writeFile(join(directory, 'finished'), '');
+  }
+  return readMetrics(directory);
+}
+
+/** Servers that answer with the weights of `lag` updates ago. Their versions say so. */
+function lagging(lag: number): Backend {
+  const plain = embedded();
+  return {
+    ...plain,
+    openServers: async (model) =>
+      (await plain.openServers(model)).map((server): InferenceServer => {
+        const waiting: WeightUpdate[] = [];
+        const update = server.update.bind(server);
+        server.update = async (weights) => {
+          if (weights.kind === 'memory') waiting.push({ ...weights, tensors: copyOf(weights.tensors) });
+          while (waiting.length > lag) await update(waiting.shift()!);
+        };
+        return server;
+      }),
+  };
+}
+
+/** A trainer may publish its live memory, which the next update changes. */
+function copyOf(tensors: Extract<WeightUpdate, { kind: 'memory' }>['tensors']) {
+  return new Map(
+    [...tensors].map(([name, { shape, data }]) => {
+      const copy = new Float32Array(new SharedArrayBuffer(data.byteLength));
+      copy.set(data);
+      return [name, { shape, data: copy }];
+    }),
+  );
+}
+
+/** Rolled out, also in groups that dynamic sampling left out. */
+const tokensOf = (metrics: Record<string, number>) =>
+  (metrics['perf/total_num_tokens'] ?? 0) + (metrics['training/filter_groups/evicted_tokens'] ?? 0);
+const validationOf = ({ metrics }: StepMetrics) =>
+  Object.entries(metrics).find(([name]) => name.startsWith('val-core/') && name.includes('/mean@'))?.[1];
+const lastValidation = (steps: readonly StepMetrics[]) =>
+  steps.map(validationOf).findLast((value) => value !== undefined);
+const curveOf = (steps: readonly StepMetrics[]) =>
+  steps.map((line) => {
+    const [training, validation] = [line.metrics['critic/score/mean'], validationOf(line)];
+    return {
+      step: line.step,
+      ...(training === undefined ? {} : { training }),
+      ...(validation === undefined ? {} : { validation }),
+    };
+  });
+
+async function proveLearning() {
+  const chosen = Object.entries(ALGORITHMS).filter(
+    ([name]) => !flags.only || flags.only.split(',').includes(name),
+  );
+  const rows: Record<string, unknown>[] = [];
+  const curves: Parameters<typeof curveSvg>[1][number][] = [];
+  for (const seed of seeds) {
+    const base = await run({
+      seed,
+      algorithm: ALGORITHMS.grpo!,
+      directory: join(flags.runs, `grpo-${seed}`),
+    });
+    const tokens = base.reduce((sum, { metrics }) => sum + tokensOf(metrics), 0);
+    for (const [index, [name, algorithm]] of chosen.entries()) {
+      const directory = join(flags.runs, `${name}-${seed}`);
+      const steps = name === 'grpo' ? base : await run({ seed, algorithm, directory, tokens });
+      const trained = steps.filter(({ step }) => step > 0);
+      const middle = trained.slice(Math.floor(trained.length / 3), Math.ceil((2 * trained.length) / 3));
+      const explained = middle.flatMap(({ metrics }) => metrics['critic/vf_explained_var'] ?? []);
+      rows.push({
+        algorithm: name,
+        seed,
+        before: validationOf(steps[0]!) ?? null,
+        after: lastValidation(steps) ?? null,
+        steps: trained.length,
+        tokens: trained.reduce((sum, { metrics }) => sum + tokensOf(metrics), 0),
+        secondsPerStep: mean(trained.map(({ metrics }) => metrics['timing_s/step'] ?? 0)),
+        ...(explained.length > 0 ? { explainedVariance: mean(explained) } : {}),
+      });
+      if (seed === seeds[0]) curves.push({ name, colour: COLOURS[index]!, points: curveOf(steps) });
+      const row = rows.at(-1)!;
+      say(`${name}, seed ${seed}: ${percent(row.before as number)} → ${percent(row.after as number)}`);
+    }
+  }
+  await draw('algorithms', `Algorithms on the quick start's task, seed ${seeds[0]}`, curves);
+  return rows;
+}
+
+/** Plain: the engine's log-probs are ignored. Corrected: truncated importance weights, and PPO's clip. */
+async function proveOffPolicy() {
+  const modes: Record<string, Algorithm> = {
+    plain: grpo({ clip }),
+    corrected: grpo({ clip, correction: corrections.tokenTruncated(2) }),
+  };
+  const rows: Record<string, unknown>[] = [];
+  const curves: Parameters<typeof curveSvg>[1][number][] = [];
+  const [seed] = seeds as [number];
+  for (const lag of [0, 2, 4]) {
+    for (const learningRate of [3e-4, 1e-3]) {
+      for (const [mode, algorithm] of Object.entries(modes)) {
+        const directory = join(flags.runs, `lag-${lag}-${learningRate}-${mode}`);
+        const steps = await run({ seed, algorithm, directory, learningRate, lag });
+        rows.push({
+          lag,
+          learningRate,
+          mode,
+          after: lastValidation(steps) ?? null,
+          best: Math.max(...steps.flatMap((line) => validationOf(line) ?? [])),
+          gap: steps.at(-1)!.metrics['training/rollout_probs_diff_mean'] ?? null,
+        });
+        say(`lag ${lag}, rate ${learningRate}, ${mode}: ${percent(lastValidation(steps))}`);
+        if (lag === 4) {
+          const name = `${mode}, rate ${learningRate}`;
+          curves.push({ name, colour: COLOURS[curves.length]!, points: curveOf(steps) });
+        }
+      }
+    }
+  }
+  await draw('off-policy', 'Weights of the engine four steps behind', curves);
+  return rows;
+}
+
+async function draw(name: string, title: string, curves: Parameters<typeof curveSvg>[1]): Promise<void> {
+  await mkdir('docs/images', { recursive: true });
+  await writeFile(join('docs/images', `${name}.svg`), curveSvg(title, curves));
+}
+
+const parts = flags.part.split(',');
+const learning = parts.includes('learning') ? await proveLearning() : [];
+const offPolicy = parts.includes('off-policy') ? await proveOffPolicy() : [];
+console.log(JSON.stringify({ variant, seeds, learning, offPolicy }));
