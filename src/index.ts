@@ -54,7 +54,15 @@ export {
 export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
 export { arrayDataset, type Dataset } from './dataset/dataset.ts';
 export { csv, jsonl, openDataset, parquet } from './dataset/open.ts';
+export {
+  type CounterModule,
+  type CountTokens,
+  limitPrompts,
+  type PromptLengthOptions,
+} from './dataset/prompt-length.ts';
 export type { SamplerOptions } from './dataset/sampler.ts';
+export { type TaskMessage, type TaskRow, type TaskRowOptions, taskRow } from './dataset/task-row.ts';
+export { writeParquet } from './dataset/write-parquet.ts';
 export { type EmbeddedOptions, embedded } from './engine/embedded.ts';
 export { type CreateModelOptions, createModel, type ModelSize } from './engine/model/create.ts';
 export * as errors from './errors.ts';
