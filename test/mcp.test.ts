@@ -19,9 +19,10 @@ import {
   toolLoop,
 } from 'rollcall';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
-import { afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 
 const { tokenizer, format } = byteModel();
+vi.setConfig({ testTimeout: 120_000 }); // programs are started, and machines are shared
 const call = (name: string, given: object = {}) =>
   `<tool_call>{"name": "${name}", "arguments": ${JSON.stringify(given)}}</tool_call>`;
 const ROLLCALL = resolve('bin/rollcall.js');

@@ -54,9 +54,15 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
   async function answer(request: GenerateRequest): Promise<GenerateResult> {
     const turn = turns.get(request.trajectory) ?? 0;
     turns.set(request.trajectory, turn + 1);
-    const text = tokenizer.decode(request.prompt);
     const random = createRandom(request.sampling.seed);
-    const scripted: ScriptedRequest = { request, text, turn, random };
+    const scripted: ScriptedRequest = {
+      request,
+      turn,
+      random,
+      get text() {
+        return tokenizer.decode(request.prompt);
+      },
+    };
     const wait = typeof firstTokenMs === 'number' ? firstTokenMs : firstTokenMs(scripted);
     const began = clock.now();
     const { ids, finish } = cut(await options.reply(scripted), request, tokenizer);
