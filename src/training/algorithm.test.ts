@@ -65,6 +65,12 @@ describe('what cannot work is refused before the run', () => {
       /token-k1 has the bounds 2 to 1/,
     ],
     [
+      'unknown rejection',
+      grpo({ correction: { rejection: [{ statistic: 'token_k1' as 'token-k1', bounds: [0.5, 2] }] } }),
+      {},
+      /rejection by 'token_k1' is not known; use one of token-k1/,
+    ],
+    [
       'buffer too long',
       grpo({ overlong: { maxTokens: 10, bufferTokens: 20, penalty: 1 } }),
       {},

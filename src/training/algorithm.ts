@@ -2,7 +2,7 @@ import { ConfigError } from '../errors.ts';
 import type { Group } from '../types.ts';
 import type { AdvantageOptions } from './advantages/advantage.ts';
 import { comparesAttempts } from './advantages/estimate.ts';
-import type { CorrectionOptions } from './correction.ts';
+import { type CorrectionOptions, REJECTION_STATISTICS } from './correction.ts';
 import type { KlOptions } from './kl.ts';
 import type { Aggregation } from './losses/aggregation.ts';
 import type { LossOptions } from './losses/loss.ts';
@@ -162,6 +162,9 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
     );
   }
   for (const { statistic, bounds } of correction?.rejection ?? []) {
+    if (!REJECTION_STATISTICS.includes(statistic)) {
+      refuse(`rejection by '${statistic}' is not known; use one of ${REJECTION_STATISTICS.join(', ')}`);
+    }
     if (!(bounds[1] > 0) || (statistic.endsWith('k1') && !(bounds[0] > 0 && bounds[0] <= bounds[1]))) {
       refuse(
         `rejection by ${statistic} has the bounds ${bounds.join(' to ')}; use ratios above 0, low before high`,

@@ -9,6 +9,20 @@ export type RejectionStatistic =
   | `sequence-${'sum' | 'mean'}-${'k1' | 'k2' | 'k3'}`
   | `sequence-max-${'k2' | 'k3'}`;
 
+export const REJECTION_STATISTICS: readonly RejectionStatistic[] = [
+  'token-k1',
+  'token-k2',
+  'token-k3',
+  'sequence-sum-k1',
+  'sequence-sum-k2',
+  'sequence-sum-k3',
+  'sequence-mean-k1',
+  'sequence-mean-k2',
+  'sequence-mean-k3',
+  'sequence-max-k2',
+  'sequence-max-k3',
+];
+
 /**
  * The engine that sampled and the trainer that learns never agree exactly, and in asynchronous modes the engine's
  * weights are older. What to do about the tokens on which they differ. All of it is without gradient.

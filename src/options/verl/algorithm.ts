@@ -28,6 +28,9 @@ const bounds = (value: unknown): { low: number; high: number } => {
   return second === undefined ? { low: 0, high: first } : { low: first, high: second };
 };
 
+/** verl's `seq_mean_k1` is our `sequence-mean-k1`. */
+const statistic = (name: string) => name.trim().replace(/^seq_/, 'sequence-').replaceAll('_', '-');
+
 /** A key of the KL in the reward means nothing where the KL is not in the reward. */
 function ofRewardKl(row: VerlRow): VerlRow {
   return {
@@ -103,7 +106,7 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
     'algorithm.correction.rejection',
     [null, 'token_k1'],
     (value: string | null) => ({
-      'algorithm.correction.rejection': value === null ? [] : value.split(',').map((name) => name.trim()),
+      'algorithm.correction.rejection': value === null ? [] : value.split(',').map(statistic),
     }),
     { values: 'null, or a comma list of token_k1 … seq_max_k3' },
   ),
