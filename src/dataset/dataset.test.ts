@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { arrayDataset, datasetOf } from './dataset.ts';
 import { permutation } from './permutation.ts';
 import { arraySource } from './source.ts';
+import { taskRow } from './task-row.ts';
 
 const numbers = (count: number) => arrayDataset(Array.from({ length: count }, (_, n) => ({ n })));
 async function read<T>(rows: AsyncIterable<{ row: T }>): Promise<T[]> {
@@ -104,4 +105,13 @@ test('what a map throws names the file and the row', async () => {
   });
   await expect(read(dataset.rows())).rejects.toThrow('train.jsonl, row 1: is two');
   await expect(dataset.at(2)).rejects.toThrow('there is no row at place 2; places go from 0 to 1');
+});
+
+test('a bad task names file, row and column', async () => {
+  const dataset = datasetOf(arraySource([{ prompt: 'a' }, { prompt: '<image> b' }], 'train.parquet')).map(
+    (row) => taskRow(row),
+  );
+  await expect(read(dataset.rows())).rejects.toThrow(
+    'train.parquet, row 1: column prompt[0].content has an <image> without an image; it is "<image> b"',
+  );
 });

@@ -73,19 +73,23 @@ function view<T>(self: View<T>): Dataset<T> {
       );
     }
     const index = indexAt(place);
-    const fail = (cause: unknown): never => {
-      if (cause instanceof DatasetError) throw cause;
+    const placed = (cause: unknown): DatasetError => {
       const message = cause instanceof Error ? cause.message : String(cause);
-      throw new DatasetError(`${source.where(index)}: ${message}`, { cause });
+      return new DatasetError(`${source.where(index)}: ${message}`, { cause });
     };
-    try {
-      const row = source.read(index);
-      if (row instanceof Promise) return row.then((ready) => self.change(ready, index)).catch(fail);
-      const changed = self.change(row, index);
-      return changed instanceof Promise ? changed.catch(fail) : changed;
-    } catch (cause) {
-      return fail(cause);
-    }
+    const change = (row: Row): T | Promise<T> => {
+      try {
+        const changed = self.change(row, index);
+        if (!(changed instanceof Promise)) return changed;
+        return changed.catch((cause: unknown) => {
+          throw placed(cause);
+        });
+      } catch (cause) {
+        throw placed(cause);
+      }
+    };
+    const row = source.read(index); // its own errors say where
+    return row instanceof Promise ? row.then(change) : change(row);
   };
 
   async function* rows(position = 0): AsyncGenerator<DatasetItem<T>, void, undefined> {
