@@ -1,6 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from '../testing/index.ts';
+import {
+  BYTE_TEMPLATE,
+  byteModel,
+  type ScriptedEngineOptions,
+  scriptedEngine,
+  virtualClock,
+} from '../testing/index.ts';
 import { agent } from './agent/agent.ts';
 import { tool } from './agent/tool.ts';
 import { toolLoop } from './agent/tool-loop.ts';
@@ -676,6 +682,18 @@ describe('a rollout', () => {
     await rollout(options);
     expect(most).toBe(6);
     expect(last).toEqual({ finished: 40, running: 0, total: 40, sampledTokens: 40 * 'done.'.length });
+  });
+
+  test('refuses tools that the prompt does not name, because they would never be called', async () => {
+    const toolless = byteModel({
+      template: BYTE_TEMPLATE.split('{%- endif %}').slice(1).join('{%- endif %}'),
+    });
+    const given = { format: toolless.format, stopOnAgentFailure: true };
+    await expect(rollout(setUp(given).options)).rejects.toThrow(
+      /does not tell the model of add: .* no tools/,
+    );
+    const told = toolLoop<Question>({ system: 'You can call add.', prompt: 'go', tools: [adder] });
+    expect(await rollout(setUp({ ...given, agent: told }).options)).toHaveLength(1);
   });
 
   test("renders a task's first prompt once for all attempts", async () => {

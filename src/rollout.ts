@@ -168,10 +168,23 @@ function renderedOnce(format: ChatFormat): AttemptSetup<unknown>['renderPrompt']
   const prompts = new Map<string, Rendered>();
   return (messages, tools) => {
     const key = JSON.stringify([messages, tools]);
-    const known = prompts.get(key) ?? format.renderPrompt(messages, tools);
-    prompts.set(key, known);
-    return known;
+    const known = prompts.get(key);
+    if (known) return known;
+    const prompt = format.renderPrompt(messages, tools);
+    if (tools.length > 0) checkToolsAreTold(format.decode(prompt.ids), tools);
+    prompts.set(key, prompt);
+    return prompt;
   };
+}
+
+/** Nothing is silently off: a tool that the prompt does not name would never be called. */
+function checkToolsAreTold(prompt: string, tools: readonly ToolSchema[]): void {
+  const untold = tools.map((tool) => tool.function.name).filter((name) => !prompt.includes(name));
+  if (untold.length === 0) return;
+  throw new ConfigError(
+    `the first prompt does not tell the model of ${untold.join(', ')}: this chat template writes no tools. Use one that ` +
+      'does, or describe them in the prompt',
+  );
 }
 
 function progressOf<T>({ tasks, attempts, onProgress }: RolloutOptions<T>) {
