@@ -8,19 +8,16 @@ type Described = DescribedRun['algorithm'];
 
 /** The algorithm that the settings describe, as the value `train()` takes. */
 export function assembleAlgorithm(described: Described, tokensPerTrajectory: number): Algorithm {
-  const { aggregation, divisor, kl, correction, dynamicSampling, overlong, critic } = described;
+  const { kl, correction, dynamicSampling, overlong, critic } = described;
   return {
     name: described.name,
     advantage: advantageOf(described),
     loss: lossOf(described),
-    aggregation:
-      aggregation === 'sequence-mean-token-sum-norm' && divisor !== null
-        ? { kind: aggregation, divisor }
-        : { kind: aggregation as Algorithm['aggregation']['kind'] },
+    aggregation: aggregationOf(described),
     entropyBonus: described.entropyBonus,
     old: described.old as Algorithm['old'],
-    truncated: 'train',
-    turnRewards: false,
+    truncated: described.truncated as Algorithm['truncated'],
+    turnRewards: described.turnRewards || ['turn-grpo', 'process-grpo'].includes(described.name),
     ...(kl.as === 'off'
       ? {}
       : {
@@ -28,10 +25,13 @@ export function assembleAlgorithm(described: Described, tokensPerTrajectory: num
             as: kl.as as 'loss' | 'reward',
             estimator: kl.estimator as NonNullable<Algorithm['kl']>['estimator'],
             coefficient: kl.coefficient,
+            ...(kl.refreshEverySteps === null ? {} : { refreshEverySteps: kl.refreshEverySteps }),
             ...(kl.adaptive ? { adaptive: { target: kl.target, horizon: kl.horizon } } : {}),
           },
         }),
-    ...(correction.weights === 'off' && correction.rejection.length === 0
+    ...(correction.weights === 'off' &&
+    correction.rejection.length === 0 &&
+    correction.halfLifeVersions === null
       ? {}
       : { correction: correctionOf(correction) }),
     ...(dynamicSampling.enabled
@@ -47,9 +47,24 @@ export function assembleAlgorithm(described: Described, tokensPerTrajectory: num
         }
       : {}),
     ...(described.name === 'ppo'
-      ? { critic: { ...ppo().critic!, clip: critic.clip, warmupSteps: critic.warmupSteps } }
+      ? {
+          critic: {
+            ...ppo().critic!,
+            clip: critic.clip,
+            warmupSteps: critic.warmupSteps,
+            learningRate: critic.learningRate,
+          },
+        }
       : {}),
   };
+}
+
+/** A loss with one ratio per sequence is a mean over sequences of means over tokens, as in its paper. */
+function aggregationOf({ loss, aggregation, divisor }: Described): Algorithm['aggregation'] {
+  if (['gspo', 'gmpo', 'sapo'].includes(loss)) return { kind: 'sequence-mean-token-mean' };
+  return aggregation === 'sequence-mean-token-sum-norm' && divisor !== null
+    ? { kind: aggregation, divisor }
+    : { kind: aggregation as Algorithm['aggregation']['kind'] };
 }
 
 function advantageOf({
@@ -58,6 +73,7 @@ function advantageOf({
   discount,
   lambda,
   rewardWeights,
+  turnCompare,
 }: Described): Algorithm['advantage'] {
   switch (name) {
     case 'ppo':
@@ -68,6 +84,10 @@ function advantageOf({
       return { kind: 'pass@k', normalizeByStd };
     case 'gpg':
       return { kind: 'gpg', norm: 1 };
+    case 'turn-grpo':
+      return { kind: name, discount, normalizeByStd, compare: turnCompare as 'group' | 'turn' };
+    case 'process-grpo':
+      return { kind: name, normalizeByStd };
     case 'gdpo':
       return { kind: 'gdpo', weights: rewardWeights };
     case 'rloo':
@@ -81,7 +101,7 @@ function advantageOf({
   }
 }
 
-function lossOf({ loss, clipLow: low, clipHigh: high, dualClip }: Described): LossOptions {
+function lossOf({ loss, clipLow: low, clipHigh: high, dualClip, droBeta }: Described): LossOptions {
   switch (loss) {
     case 'gspo':
     case 'gmpo':
@@ -91,10 +111,12 @@ function lossOf({ loss, clipLow: low, clipHigh: high, dualClip }: Described): Lo
       return { kind: 'sapo', positive: 1, negative: 1.05 };
     case 'reinforce':
       return { kind: 'reinforce' };
+    case 'dro':
+      return { kind: 'dro', beta: droBeta };
     case 'clip-cov':
       return { kind: 'clip-cov', fraction: 0.0002, covariance: [1, 5], low, high };
     case 'kl-cov':
-      return { kind: 'kl-cov', fraction: 0.0002, coefficient: 1 };
+      return { kind: 'kl-cov', fraction: 0.0002, coefficient: 0.1 };
     case 'dppo-tv':
     case 'dppo-kl':
       return { kind: 'dppo', divergence: loss === 'dppo-tv' ? 'tv' : 'kl', cap: 20, low, high };
@@ -104,8 +126,10 @@ function lossOf({ loss, clipLow: low, clipHigh: high, dualClip }: Described): Lo
 }
 
 function correctionOf(described: Described['correction']): NonNullable<Algorithm['correction']> {
-  const { weights, low, high, normalize, rejection, rejectionLow, rejectionHigh } = described;
+  const { weights, low, high, normalize, rejection, rejectionLow, rejectionHigh, halfLifeVersions } =
+    described;
   return {
+    ...(halfLifeVersions === null ? {} : { staleness: { halfLifeVersions } }),
     ...(weights === 'off'
       ? {}
       : {

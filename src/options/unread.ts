@@ -37,7 +37,6 @@ export const UNREAD: Readonly<Record<string, string>> = {
     ].map((name) => [`rewards.shaping.${name}`, 'write the shaping into rewards.module']),
   ),
   'rewards.concurrency': 'rewards run with their trajectories',
-  'algorithm.critic.learningRate': "the critic learns at the policy's rate",
   'algorithm.critic.model': 'a critic starts from the policy',
   loggers: 'metrics.jsonl is always written; only the console beside it',
   'trace.backend': 'spans are always in the run directory',

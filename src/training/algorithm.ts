@@ -59,6 +59,8 @@ export interface CriticOptions {
   readonly clip: number;
   /** Steps in which only the critic learns. */
   readonly warmupSteps: number;
+  /** Absent: the policy's. Unused where the value head sits on the policy. */
+  readonly learningRate?: number;
   /** Weight of the value loss where the value head sits on the policy itself. */
   readonly coefficient: number;
 }

@@ -52,6 +52,7 @@ export interface UpdateOptions {
   readonly reference?: Trainer;
   /** Needed with `algorithm.critic`; may be `trainer` itself if that has a value head. */
   readonly critic?: Trainer;
+  /** Absent: the policy's, with the learning rate of `algorithm.critic`. */
   readonly criticAdam?: AdamOptions;
   readonly batch: Batch;
   readonly algorithm: Algorithm;
@@ -206,7 +207,8 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
     criticMetrics['critic/vf_explained_var'] = explainedVariance(values, credit.returns);
     Object.assign(criticMetrics, spread('critic/values', flatten(values)));
     if (!sharesValueHead) {
-      const adam = options.criticAdam ?? optimizer.adam;
+      const { learningRate = optimizer.adam.learningRate } = algorithm.critic!;
+      const adam = options.criticAdam ?? { ...optimizer.adam, learningRate };
       const input = {
         trainer: critic,
         options: algorithm.critic!,

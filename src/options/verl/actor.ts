@@ -82,7 +82,9 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
     kl_cov: 'kl-cov',
     dppo_tv: 'dppo-tv',
     dppo_kl: 'dppo-kl',
+    dro: 'dro',
   }),
+  same('actor_rollout_ref.actor.policy_loss.dro_beta', 'algorithm.droBeta', [0.1, 0.3]),
   same('actor_rollout_ref.actor.optim.lr', 'optimizer.learningRate', [1e-6, 1e-5]),
   means(
     'actor_rollout_ref.actor.optim.lr_warmup_steps',
