@@ -56,6 +56,40 @@ describe('parquet written by pandas and pyarrow', () => {
   });
 });
 
+test('nested lists, maps, structs and nulls of DuckDB, over several row groups, read as DuckDB reads them', async () => {
+  const path = at('duckdb.parquet');
+  const connection = await (await DuckDBInstance.create()).connect();
+  await connection.run(`copy (select i,
+      case when i % 7 = 0 then null else list_transform(range(i % 5), lambda x: case when x = 2 then null else
+        {name: 'n' || x, tags: case when x = 1 then null else list_transform(range(x), lambda y: (y * i)::int) end} end) end as nested,
+      case when i % 3 = 0 then null else map([i::varchar, 'k'], [i % 11, null]) end as m,
+      {a: {b: case when i % 4 = 0 then null else i / 8 end}, c: case when i % 5 = 0 then null else 'ü' || i end} as s,
+      [[i, null], [], null] as twice, i % 2 = 0 as flag, date '2024-01-01' as day
+    from range(9000) t(i)) to '${path}' (format parquet, row_group_size 2048)`);
+  const answer = await connection.runAndReadAll(
+    `select i::int i, to_json(nested) nested, to_json(m) m, to_json(s) s, to_json(twice) twice, flag from '${path}'`,
+  );
+  const expected = answer.getRowObjectsJson();
+  const dataset = await parquet(path);
+  expect(dataset.length).toBe(9000);
+  const theirs = (row: (typeof expected)[number]) => ({
+    ...row,
+    ...Object.fromEntries(
+      ['nested', 'm', 's', 'twice'].map((name) => [
+        name,
+        row[name] === null ? null : JSON.parse(String(row[name])),
+      ]),
+    ),
+  });
+  const checkRow = (row: Readonly<Record<string, unknown>>, index: number) => {
+    const { day, ...rest } = row;
+    expect(rest).toEqual(theirs(expected[index]!));
+    expect(day).toEqual(new Date('2024-01-01'));
+  };
+  for await (const { row, index } of dataset.rows()) if (index % 3 !== 1) checkRow(row, index);
+  for (const place of [8999, 0, 4095, 4096, 1, 6000]) checkRow(await dataset.at(place), place);
+});
+
 describe('parquet written here', () => {
   test('DuckDB reads nested columns, bytes and nulls as they were', async () => {
     const path = at('ours.parquet');

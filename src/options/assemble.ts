@@ -92,7 +92,9 @@ async function openRows(files: readonly string[], { tasks }: DescribedRun): Prom
   const rows = await openDataset(files.map(expandHome), { skipBad: tasks.skipBad });
   const { promptKey, imageKey, needToolsKwargs, limit } = tasks;
   const read = rows.map((row) => taskRow(row, { promptKey, imageKey, needToolsKwargs }));
-  return limit === null ? read : read.take(limit);
+  // Tasks are taken by place, so bad rows must be out before the first is.
+  const good = tasks.skipBad ? await read.filter(() => true) : read;
+  return limit === null ? good : good.take(limit);
 }
 
 /** Counted with the schemas of the tools that a task is offered, as the model will see it. */
