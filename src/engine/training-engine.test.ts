@@ -1,11 +1,11 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { float64Loss } from '../../test/golden/engine/float64-decoder.ts';
 import { type EngineGolden, readEngineGolden, relativeError } from '../../test/golden/engine/golden.ts';
-import { TrainerError } from '../errors.ts';
+import { ConfigError, TrainerError } from '../errors.ts';
 import { createRandom } from '../lib/random.ts';
 import type { Row } from '../training/trainer.ts';
 import type { Kernels } from './kernels/kernels.ts';
@@ -408,6 +408,18 @@ test('decay of matrices leaves norms and biases to the gradient alone', () => {
     expect(shrink('all', name)).toBeCloseTo(0.95, 6);
   }
   expect(shrink('matrices', 'model.layers.0.mlp.up_proj.weight')).toBeCloseTo(0.95, 6);
+});
+
+test('a model that does not fit in the heap is refused with the figure, before its weights are read', () => {
+  const config = JSON.parse(readFileSync(join(GOLDEN, 'llama/config.json'), 'utf8'));
+  const large = { vocab_size: 150_000, hidden_size: 2048, intermediate_size: 8192, num_hidden_layers: 24 };
+  writeFileSync(join(directory, 'config.json'), JSON.stringify({ ...config, ...large }));
+  const open = (more: Partial<TrainingOptions>) =>
+    withEngine({ model: directory, ...more }, () => {}, kernels.get('wasm')!);
+  expect(() => open({})).toThrow(ConfigError);
+  // 1.87 billion parameters: values, two packed forms, gradient and two moments
+  expect(() => open({})).toThrow(/needs about 4\d\.\d GB, and the wasm heap offers \d\.\d GB/);
+  expect(() => open({ trainable: false })).toThrow(/needs about 1\d\.\d GB/);
 });
 
 const NO_STEP = { learningRate: 0, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };
