@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { tabularGroups, tabularPolicy } from '../../testing/tabular-task.ts';
 import { TrainerError } from '../errors.ts';
 import type { Group } from '../types.ts';
-import { dapo, grpo } from './algorithms.ts';
+import { dapo, grpo, ppo } from './algorithms.ts';
 import { createBatch } from './batch.ts';
 import { decodeBatch, encodeBatch, readBatchFile } from './batch-file.ts';
 import { replayBatch } from './replay.ts';
@@ -78,6 +78,27 @@ test('a failure in the middle of a mini-batch leaves no gradient of the passes b
   expect(skipped?.reason).toMatch(/log-prob is NaN/);
   expect(trainer.gradient.every((value) => value === 0)).toBe(true);
   expect(trainer.logits).toEqual(before);
+});
+
+test('a critic that breaks in the middle keeps neither gradient nor update', async () => {
+  const critic = tabularPolicy();
+  critic.values[2] = Number.NaN; // task 2 comes last
+  const algorithm = ppo();
+  const finite = {
+    ...critic,
+    score: (...args: Parameters<typeof critic.score>) => tabularPolicy().score(...args),
+  };
+  const { skipped } = await updatePolicy(
+    optionsFor(groups(), {
+      trainer: tabularPolicy(),
+      critic: finite,
+      algorithm,
+      guard: { onNonFinite: 'skip' },
+    }),
+  );
+  expect(skipped?.reason).toMatch(/the critic's value is NaN at trajectory/);
+  expect(critic.gradient.every((value) => value === 0)).toBe(true);
+  expect(critic.steps).toBe(0);
 });
 
 test('when everything in a pass is broken, the weights are said to be', async () => {

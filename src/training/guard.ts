@@ -1,5 +1,6 @@
 import { TrainerError } from '../errors.ts';
 import type { Batch, Sequence } from './batch.ts';
+import type { AdamOptions, Output, Pass, Trainer } from './trainer.ts';
 
 /** A number that is not finite, with its place. */
 export class NonFiniteError extends TrainerError {
@@ -48,4 +49,20 @@ function placeOf(sequence: Sequence, position: number, batch: Batch): string {
   const { id } = batch.trajectories[sequence.trajectory]!;
   const segment = sequence.segment > 0 ? `segment ${sequence.segment}, ` : '';
   return `trajectory ${id}, ${segment}token ${position} (id ${sequence.ids[position]})`;
+}
+
+/**
+ * Ends a pass that failed. If passes before it have left a gradient in the trainer (`accumulated`: the options of the
+ * step it was meant for), that goes too: the port clears only a non-finite one, so it is made so and cleared.
+ */
+export async function dropGradient(
+  trainer: Trainer,
+  pass: Pass,
+  output: Output,
+  accumulated: AdamOptions | undefined,
+): Promise<void> {
+  if (!accumulated) return pass.discard();
+  const poison = pass.outputs[output]!.map((list) => new Float32Array(list.length).fill(Number.NaN));
+  await pass.backward({ [output]: poison });
+  await trainer.optimStep(accumulated);
 }

@@ -2,7 +2,7 @@ import { createRandom } from '../lib/random.ts';
 import type { Metrics } from '../types.ts';
 import type { Algorithm } from './algorithm.ts';
 import { correct } from './correction.ts';
-import { requireFinite } from './guard.ts';
+import { dropGradient, requireFinite } from './guard.ts';
 import { estimateKl } from './kl.ts';
 import { type AggregationCounts, tokenWeight } from './losses/aggregation.ts';
 import { computeLoss, isSilentWithoutAdvantage, pickTokens } from './losses/compute.ts';
@@ -121,7 +121,7 @@ export async function updateActor(
           await pass.backward(gradients);
           accumulated = true;
         } catch (error) {
-          await dropGradient(pass, rows.length, accumulated);
+          await dropGradient(trainer, pass, 'logprob', accumulated ? schedule.adam : undefined);
           throw error;
         }
         onRows(rows.length);
@@ -181,17 +181,6 @@ export async function updateActor(
       ...(input.algorithm.entropyBonus !== 0 ? { entropy: full(terms.map(({ entropy }) => entropy)) } : {}),
       ...(values ? { value: full(terms.map(({ value }) => value)) } : {}),
     };
-  }
-
-  /**
-   * After a failure in the middle of a mini-batch the passes before it have left their gradient in the trainer. The
-   * port clears only a non-finite one, so it is made so and cleared.
-   */
-  async function dropGradient(pass: Pass, rows: number, accumulated: boolean): Promise<void> {
-    if (!accumulated) return pass.discard();
-    const poison = pass.outputs.logprob!.map((list) => new Float32Array(list.length).fill(Number.NaN));
-    if (rows > 0) await pass.backward({ logprob: poison });
-    await trainer.optimStep(schedule.adam);
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Metrics } from '../types.ts';
 import type { CriticOptions } from './algorithm.ts';
+import { dropGradient } from './guard.ts';
 import { type Aggregation, tokenWeight } from './losses/aggregation.ts';
 import { valueLoss } from './losses/value.ts';
 import { splitGroups } from './micro-batches.ts';
@@ -13,7 +14,7 @@ import {
   type TokenLists,
 } from './score.ts';
 import { flatten, mean } from './statistics.ts';
-import type { AdamOptions, Trainer } from './trainer.ts';
+import type { AdamOptions, Pass, Trainer } from './trainer.ts';
 
 /** The critic learns the returns, in the same mini-batches and epochs as the policy. */
 export async function updateCritic(
@@ -53,10 +54,11 @@ export async function updateCritic(
         tokens: members.reduce((sum, { positions }) => sum + positions.length, 0),
         sequences: lengths.size,
       };
+      let accumulated = false;
       for (const { members: packed, rows } of packMembers(members, trainer, context)) {
         context.signal?.throwIfAborted();
         const pass = await trainer.forward(rows, passOptions(['value'], context));
-        const now = readOutput(pass.outputs, 'value', packed, "the critic's", context);
+        const now = await valuesOf(pass, packed, accumulated);
         const gradients = packed.map((member, row) => {
           const term = valueLoss(
             { values: now[row]!, old: values[member.index]!, returns: returns[member.index]! },
@@ -74,6 +76,7 @@ export async function updateCritic(
           return scatter(weighted, member.positions, member.ids.length);
         });
         await pass.backward({ value: gradients });
+        accumulated = true;
         onRows(rows.length);
       }
       const { gradNorm, skipped } = await trainer.optimStep(schedule.adam);
@@ -88,6 +91,15 @@ export async function updateCritic(
     'critic/grad_norm': norms.length ? mean(norms) : 0,
     'critic/lr': schedule.adam.learningRate,
   };
+
+  async function valuesOf(pass: Pass, packed: readonly Member[], accumulated: boolean) {
+    try {
+      return readOutput(pass.outputs, 'value', packed, "the critic's", context);
+    } catch (error) {
+      await dropGradient(trainer, pass, 'value', accumulated ? schedule.adam : undefined);
+      throw error;
+    }
+  }
 }
 
 /** 1 − Var(returns − values) / Var(returns): 1 is a perfect critic, 0 one that knows only the mean. */
