@@ -50,6 +50,23 @@ const COMMANDS: readonly (readonly [string, string])[] = [
   ['pd.read_parquet(FILE).iloc[0]', 'rollcall data show FILE'],
   ['python3 -m verl.trainer.main_ppo KEY=VALUE …', 'rollcall train KEY=VALUE …'],
   ['bash examples/sglang_multiturn/run_….sh KEY=VALUE', 'rollcall train RUN.yaml KEY=VALUE'],
+  ['run_qwen2.5-3b_gsm8k_multiturn.sh, …_4xgpu.sh', 'rollcall train RUN.yaml'],
+  [
+    'run_qwen2.5-3b_gsm8k_multiturn_server.sh',
+    'rollcall train RUN.yaml servers.mode=server servers.urls=[URL]',
+  ],
+  ['run_qwen2.5-3b_gsm8k_multiturn_vllm_fsdp.sh', 'rollcall train RUN.yaml servers.engine=vllm'],
+  ['run_qwen0.5b_gsm8k_multiturn_curriculum.sh', 'rollcall train RUN.yaml order.kind=easy-to-hard'],
+  ['run_qwen2.5-3b_gsm8k_tool_agent_mlflow.sh', 'rollcall train RUN.yaml loggers=[console,mlflow]'],
+  [
+    'run_qwen3_4b_dapo_multiturn.sh',
+    'rollcall train RUN.yaml algorithm.clipHigh=0.28 algorithm.dynamicSampling.enabled=true algorithm.overlong.enabled=true',
+  ],
+  [
+    'geo3k/run_qwen2.5-3b_instruct_multiturn.sh, geo3k/run_geo3k_agent.py',
+    'rollcall data geo3k --style agent-loop, then rollcall train RUN.yaml',
+  ],
+  ['search_r1_like/run_search_r1.sh', 'rollcall data search-r1, then rollcall train RUN.yaml'],
   ['the same, to see what it would do', 'rollcall train … --dry-run'],
   ['mlflow ui, weave', 'rollcall show RUN'],
 ];
@@ -124,6 +141,8 @@ export function renderFromVerl(): string {
     '## Commands',
     '',
     ...pairs('verl', 'Rollcall', COMMANDS, true),
+    '',
+    'What is marked *not yet* below is refused here as well.',
     '',
     '## Parts',
     '',
