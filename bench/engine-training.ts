@@ -53,20 +53,11 @@ export async function benchTraining(options: TrainingBench): Promise<Record<stri
     const steps = Math.max(1, Math.round((SECONDS_PER_SAMPLE * (await time(rows, 1))) / 4096));
     const ours: number[] = [];
     const theirs: number[] = [];
+    const request = { do: 'train', shape: config, rows: 16, length: 256, steps };
+    const torchThreads = options.torch && (await bestThreads(options.torch, request, options.threads));
     for (let round = 0; round < options.rounds; round++) {
       ours.push(await time(rows, steps));
-      if (options.torch) {
-        const request = {
-          do: 'train',
-          shape: config,
-          rows: 16,
-          length: 256,
-          steps,
-          threads: options.threads,
-        };
-        if (round === 0) await options.torch.ask({ ...request, steps: 1 });
-        theirs.push((await options.torch.ask<{ tokensPerSecond: number }>(request)).tokensPerSecond);
-      }
+      if (options.torch) theirs.push(await askTorch(options.torch, { ...request, threads: torchThreads }));
     }
     figures[`train${name}`] = median(ours);
     if (options.torch) {
@@ -87,6 +78,26 @@ export async function benchTraining(options: TrainingBench): Promise<Record<stri
     }
   }
   return figures;
+}
+
+async function askTorch(torch: TorchPeer, request: Readonly<Record<string, unknown>>): Promise<number> {
+  return (await torch.ask<{ tokensPerSecond: number }>(request)).tokensPerSecond;
+}
+
+/** The thread count at which torch is fastest, after a warm-up. */
+async function bestThreads(
+  torch: TorchPeer,
+  request: Readonly<Record<string, unknown>>,
+  most: number,
+): Promise<number> {
+  let best = { threads: most, speed: 0 };
+  for (const threads of new Set([most, Math.ceil(most / 2)])) {
+    await askTorch(torch, { ...request, steps: 1, threads });
+    const speed = await askTorch(torch, { ...request, threads });
+    if (speed > best.speed) best = { threads, speed };
+  }
+  console.log(`torch is fastest here with ${best.threads} threads`);
+  return best.threads;
 }
 
 function randomRows(count: number, length: number, vocabulary: number): Row[] {
