@@ -1,5 +1,5 @@
 import pc from 'picocolors';
-import type { Content, Message } from '../types.ts';
+import type { Content } from '../types.ts';
 import { endName } from '../watch/rollout-metrics.ts';
 import type { StoredTokens, StoredTrajectory } from '../watch/trajectory-store.ts';
 
@@ -56,21 +56,6 @@ function paintTokens(
     start = end;
   }
   return painted.join('');
-}
-
-/** A dialogue as a person would read it, without tokens. */
-export function printDialogue(messages: readonly Message[]): string {
-  return messages
-    .filter((message) => message.role !== 'system')
-    .map((message) => {
-      const calls = message.role === 'assistant' ? (message.toolCalls ?? []) : [];
-      const said = [
-        textOf(message.content).trim(),
-        ...calls.map((call) => pc.cyan(`${call.name}(${JSON.stringify(call.arguments)})`)),
-      ].filter((text) => text !== '');
-      return `${pc.bold(message.role.padEnd(9))} ${said.join(' ')}`;
-    })
-    .join('\n');
 }
 
 export function textOf(content: Content): string {
