@@ -51,3 +51,8 @@ describe('links between pages', () => {
     expect(broken).toEqual([]);
   });
 });
+
+test('the example in the README is the example that is run', () => {
+  const example = readFileSync('examples/calculator/train.ts', 'utf8').trimEnd();
+  expect(readFileSync('README.md', 'utf8')).toContain(`\`\`\`ts\n${example}\n\`\`\``);
+});
