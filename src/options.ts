@@ -11,6 +11,7 @@ import type { Reward } from './reward/reward.ts';
 import type { Algorithm } from './training/algorithm.ts';
 import type { Trainer } from './training/trainer.ts';
 import type { Task } from './types.ts';
+import type { Tracker } from './watch/tracker.ts';
 
 /**
  * Every option of a run: its type, default, reason and check, in one table. What a run does (agent, tools,
@@ -219,6 +220,8 @@ export interface RunParts<T = Task> {
   /** How the model's chat format is to be read, where its own files are not to decide. */
   readonly chat?: ChatOverrides | undefined;
   readonly runDir: string;
+  /** Who else is told of the run; the run directory always has everything. */
+  readonly trackers?: readonly Tracker[] | undefined;
   /** The module that passed these, for `options.json`. */
   readonly config?: { readonly path: string; readonly sha256: string } | undefined;
   /** Stops the run at once; a run stopped so is resumable. To finish the step first, break out of the loop. */
@@ -249,6 +252,7 @@ const PART_NAMES: readonly (keyof RunParts)[] = [
   'backend',
   'chat',
   'runDir',
+  'trackers',
   'config',
   'signal',
   'onProgress',

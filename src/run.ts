@@ -34,6 +34,8 @@ import {
   writeOptions,
   writeSummary,
 } from './watch/run-directory.ts';
+import { trackerMemory } from './watch/trackers/memory.ts';
+import { startTracking } from './watch/trackers/tracking.ts';
 import { writeTrajectories } from './watch/trajectory-store.ts';
 
 /** What one step did. `step` 0 is the evaluation before training. */
@@ -184,6 +186,15 @@ async function startRun<T extends Task>(
   const contexts = await Promise.all(servers.map(async (server) => (await server.info()).contextTokens));
   const limits = limitsWithin(options.limits, Math.min(...contexts));
   const server = gateway(servers);
+  const tracking = startTracking(options.trackers ?? [], {
+    directory: runDir,
+    options: describeOptions(options) as Readonly<Record<string, unknown>>,
+    resumedAt: resumed && step,
+    clockBegan: Date.now() - clock.now(),
+    decode: (ids) => format.decode(ids),
+    memory: trackerMemory(runDir),
+  });
+  let finished = false;
 
   async function sendWeights() {
     const weights = await trainer.publish(version);
@@ -304,9 +315,12 @@ async function startRun<T extends Task>(
         notices: [
           ...(update?.notices ?? []),
           ...(at === 1 ? firstStepNotices(metrics, options.agent.tools.length > 0) : []),
+          ...tracking.takeNotices(),
         ],
       };
       await appendMetrics(runDir, { step: at, seconds: report.seconds, metrics });
+      tracking.log({ step: at, seconds: report.seconds, time: Date.now(), metrics });
+      tracking.trace(groups.flatMap((group) => (group as Group).attempts));
       sampler.update(groups.map((group) => ({ index: group.taskIndex, success: successOf(group) })));
       step = at;
       return report;
@@ -326,12 +340,15 @@ async function startRun<T extends Task>(
     },
     finish: async () => {
       await writeSummary(runDir, { step, version, seconds: seconds(), finished: true });
+      finished = true;
     },
     close: async () => {
       try {
         if (step > checkpointed && !signal?.aborted) await run.checkpoint();
       } finally {
-        await closeAll();
+        await Promise.all([closeAll(), tracking.close(finished ? 'finished' : 'stopped')]);
+        // No step is left to carry them.
+        for (const notice of tracking.takeNotices()) process.emitWarning(notice, 'TrackerWarning');
       }
     },
   };

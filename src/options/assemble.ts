@@ -9,6 +9,7 @@ import { ConfigError } from '../errors.ts';
 import { OPTIONS, type TrainOptions } from '../options.ts';
 import { checkDataSources, openDescribedRewards } from '../reward/described-rewards.ts';
 import type { Message, ToolSchema } from '../types.ts';
+import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleAlgorithm } from './assemble-algorithm.ts';
 import type { DescribedRun } from './settings.ts';
 
@@ -24,6 +25,8 @@ export async function assembleRun(
   { directory, warn }: { directory: string; warn: (message: string) => void },
 ): Promise<AssembledRun> {
   refuseWhatIsMissing(run);
+  const { loggers, project, experiment, trace } = run;
+  const trackers = namedTrackers({ loggers, project, experiment, trace, environment: process.env });
   const opened: { close(): Promise<void> }[] = [];
   const close = async () => {
     await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
@@ -66,6 +69,7 @@ export async function assembleRun(
         ...(run.chat.template === null ? {} : { template: run.chat.template }),
         templateVariables: run.chat.templateOptions,
       },
+      trackers,
       backend: embedded({ servers: run.servers.replicas }),
     };
     return { options, close };
@@ -75,7 +79,7 @@ export async function assembleRun(
   }
 }
 
-function refuseWhatIsMissing({ servers, users, rewards, loggers, trace }: DescribedRun): void {
+function refuseWhatIsMissing({ servers, users, rewards }: DescribedRun): void {
   const refuse = (key: string, value: unknown, instead: string): never => {
     throw new ConfigError(`${key} is ${JSON.stringify(value)}, which this build cannot do yet; ${instead}`);
   };
@@ -83,9 +87,6 @@ function refuseWhatIsMissing({ servers, users, rewards, loggers, trace }: Descri
   if (users.file !== null) refuse('users.file', users.file, 'leave it out');
   if (rewards.shaping.enabled)
     refuse('rewards.shaping.enabled', true, 'write the shaping into rewards.module');
-  const unknown = loggers.find((logger) => logger !== 'console');
-  if (unknown !== undefined) refuse('loggers', loggers, 'use ["console"]; metrics.jsonl is always written');
-  if (trace.backend !== null) refuse('trace.backend', trace.backend, 'spans are always in the run directory');
 }
 
 async function openRows(files: readonly string[], { tasks }: DescribedRun): Promise<Dataset<TaskRow>> {

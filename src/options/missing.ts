@@ -37,7 +37,8 @@ export function findMissing(
   if (servers.mode === 'server' && servers.urls.length === 0) {
     missing.push('servers.urls: mode server needs the addresses of running servers');
   }
-  if (loggers.includes('wandb')) variable('WANDB_API_KEY', 'loggers: wandb');
+  const online = (environment['WANDB_MODE'] ?? 'online') === 'online';
+  if (loggers.includes('wandb') && online) variable('WANDB_API_KEY', 'loggers: wandb');
   if (loggers.includes('mlflow')) variable('MLFLOW_TRACKING_URI', 'loggers: mlflow');
   if (trace.backend === 'weave') variable('WANDB_API_KEY', 'trace.backend: weave');
   if (trace.backend === 'mlflow') variable('MLFLOW_TRACKING_URI', 'trace.backend: mlflow');

@@ -291,7 +291,7 @@ export const SETTINGS = {
   trace: {
     backend: setting(
       null as string | null,
-      maybe(oneOf('mlflow', 'weave')),
+      maybe(oneOf('mlflow', 'weave', 'otlp')),
       'Traces always go to the run directory.',
     ),
     text: setting(false, boolean, 'Token ids alone are smaller.'),

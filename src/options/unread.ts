@@ -38,10 +38,6 @@ export const UNREAD: Readonly<Record<string, string>> = {
   ),
   'rewards.concurrency': 'rewards run with their trajectories',
   'algorithm.critic.model': 'a critic starts from the policy',
-  loggers: 'metrics.jsonl is always written; only the console beside it',
-  'trace.backend': 'spans are always in the run directory',
-  'trace.text': 'spans are always in the run directory, text is made when they are shown',
-  'trace.samplesPerStep': 'every trajectory is traced',
 };
 
 /** One line for each setting that somebody gave and nothing reads. */

@@ -1,0 +1,74 @@
+import { randomBytes } from 'node:crypto';
+import type { TrackedRun, Tracker } from '../tracker.ts';
+import { request } from '../trackers/http.ts';
+import { type SpanContext, type TraceSpan, trajectorySpans } from './trajectory-spans.ts';
+
+export interface TraceOptions {
+  readonly experiment: string;
+  /** Messages and the text of tokens beside their ids (verl: token2text). */
+  readonly text?: boolean;
+  /** All attempts at so many tasks of a step; all tasks without it. */
+  readonly tasksPerStep?: number | undefined;
+}
+
+export interface OtlpOptions extends TraceOptions {
+  /** Where traces are posted: `…/v1/traces`. */
+  readonly url: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly resource?: Readonly<Record<string, string>>;
+}
+
+/** Where and as what traces are posted, known once the tracker is open. */
+export interface TraceTarget {
+  readonly url: string;
+  /** Asked before each post: the run that the traces belong to may be made meanwhile. */
+  headers(): Promise<Readonly<Record<string, string>>>;
+  readonly resource?: Readonly<Record<string, string>>;
+}
+
+/** Traces to any collector that takes OTLP over HTTP in protobuf. */
+export function otlp({ url, headers = {}, resource = {}, ...options }: OtlpOptions): Tracker {
+  return traceTracker('otlp traces', options, async () => ({ url, headers: async () => headers, resource }));
+}
+
+export function traceTracker(
+  name: string,
+  { experiment, text = false, tasksPerStep }: TraceOptions,
+  open: (run: TrackedRun, signal: AbortSignal) => Promise<TraceTarget>,
+): Tracker {
+  let target: TraceTarget;
+  let context: SpanContext;
+  let encode: (spans: readonly TraceSpan[]) => Uint8Array;
+  return {
+    name,
+    tracedTasksPerStep: tasksPerStep,
+    open: async (run, signal) => {
+      target = await open(run, signal);
+      const model = run.options['model'];
+      context = {
+        run: await traceKey(run),
+        experiment,
+        model: typeof model === 'string' ? model : 'policy',
+        clockBegan: run.clockBegan,
+        decode: text ? run.decode : undefined,
+      };
+      // Loaded here: most runs send no traces, and every command would wait for it.
+      const { spanEncoder } = await import('./otlp-encoding.ts');
+      encode = spanEncoder({ 'service.name': 'rollcall', ...target.resource });
+    },
+    trace: async (trajectories, signal) => {
+      const body = encode(trajectories.flatMap((scored) => trajectorySpans(scored, context)));
+      const headers = { 'content-type': 'application/x-protobuf', ...(await target.headers()) };
+      await request(target.url, { headers, body, signal });
+    },
+  };
+}
+
+/** One key per run, kept with it: a resumed or exported run makes the ids that it made before. */
+async function traceKey({ memory }: TrackedRun): Promise<string> {
+  const known = (await memory.read('traces'))?.['run'];
+  if (known !== undefined) return known;
+  const run = randomBytes(16).toString('hex');
+  await memory.write('traces', { run });
+  return run;
+}

@@ -1,0 +1,105 @@
+import { mkdir } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import type { TrackedLine, TrackedRun, Tracker } from '../tracker.ts';
+import { GrowingFile } from './growing-file.ts';
+import { integerField, message, messageField, textField } from './protobuf.ts';
+import { WANDB_FILE_HEADER, wandbRecord } from './wandb-file.ts';
+import { newRunId, type WandbRun, wandbRow } from './wandb-run.ts';
+
+/** The oldest reader of what is written here, as W&B's own client says it. */
+const MIN_CONSUMER = '0.70.0';
+
+/** Without a network: a folder that the `wandb` package uploads later, by `wandb sync FOLDER`. */
+export function wandbOffline(
+  { project, experiment, entity, group, notes, tags, id = newRunId() }: WandbRun,
+  directory: string,
+): Tracker {
+  let file: GrowingFile | undefined;
+  let records = 0;
+  const append = async (content: readonly Uint8Array[]) => {
+    const bytes: Uint8Array[] = [];
+    let length = file!.length;
+    for (const [at, field] of content.entries()) {
+      const record = wandbRecord(message(integerField(RECORD.num, records + at + 1), field), length);
+      bytes.push(record);
+      length += record.length;
+    }
+    await file!.append(Buffer.concat(bytes));
+    records += content.length;
+  };
+  return {
+    name: 'wandb',
+    exportHint: 'rollcall export RUN --to wandb',
+    open: async (run) => {
+      const folder = join(directory, 'wandb', `offline-run-${stamp(new Date(run.clockBegan))}-${id}`);
+      await mkdir(join(folder, 'files'), { recursive: true });
+      if (file === undefined) {
+        file = await GrowingFile.create(join(folder, `run-${id}.wandb`));
+        await file.append(WANDB_FILE_HEADER);
+      }
+      const named = { project, experiment, entity, group, notes, tags, id };
+      await append([headerRecord(), runRecord(run, named)]);
+    },
+    log: (lines) => append(lines.map(historyRecord)),
+    close: async (end) => {
+      await append([messageField(RECORD.exit, integerField(1, end === 'finished' ? 0 : 1))]);
+      await file!.close();
+    },
+  };
+}
+
+// Fields of wandb_internal.proto, by their numbers.
+const RECORD = { num: 1, history: 2, run: 17, exit: 18, header: 21 };
+const RUN = {
+  id: 1,
+  entity: 2,
+  project: 3,
+  config: 4,
+  group: 6,
+  name: 8,
+  notes: 9,
+  tags: 10,
+  host: 13,
+  start: 17,
+};
+const VALUE_JSON = 16;
+
+const headerRecord = () =>
+  messageField(RECORD.header, messageField(1, textField(1, 'rollcall'), textField(2, MIN_CONSUMER)));
+
+function runRecord(
+  { options, clockBegan }: TrackedRun,
+  { id, project, experiment, entity, group, notes, tags = [] }: WandbRun & { readonly id: string },
+): Uint8Array {
+  const optional = (field: number, text: string | undefined) => (text ? textField(field, text) : undefined);
+  const config = Object.entries(options).map(([key, value]) =>
+    messageField(1, textField(1, key), textField(VALUE_JSON, JSON.stringify(value ?? null))),
+  );
+  return messageField(
+    RECORD.run,
+    textField(RUN.id, id),
+    optional(RUN.entity, entity),
+    textField(RUN.project, project),
+    messageField(RUN.config, ...config),
+    optional(RUN.group, group),
+    textField(RUN.name, experiment),
+    optional(RUN.notes, notes),
+    ...tags.map((tag) => textField(RUN.tags, tag)),
+    textField(RUN.host, hostname()),
+    messageField(RUN.start, integerField(1, Math.floor(clockBegan / 1000))),
+  );
+}
+
+function historyRecord(line: TrackedLine): Uint8Array {
+  const items = Object.entries(wandbRow(line)).map(([key, value]) =>
+    messageField(1, textField(2, key), textField(VALUE_JSON, String(value))),
+  );
+  return messageField(RECORD.history, ...items, messageField(2, integerField(1, line.step)));
+}
+
+/** 20261115_052439, in UTC. */
+function stamp(time: Date): string {
+  const [date, clock] = time.toISOString().split('T') as [string, string];
+  return `${date.replaceAll('-', '')}_${clock.slice(0, 8).replaceAll(':', '')}`;
+}
