@@ -9,5 +9,10 @@ const fromSource = existsSync(new URL('src/index.ts', root));
 const entry = (path) => new URL(fromSource ? `${path}.ts` : `dist/${path}.js`, root).href;
 
 register('./hooks.js', import.meta.url, {
-  data: { rollcall: entry('src/index'), 'rollcall/testing': entry('testing/index') },
+  data: {
+    rollcall: entry('src/index'),
+    'rollcall/testing': entry('testing/index'),
+    'rollcall/langchain': entry('src/agent/adapters/langchain'),
+    'rollcall/ai-sdk': entry('src/agent/adapters/ai-sdk'),
+  },
 });

@@ -139,6 +139,8 @@ async function score<T>(
   { clock, signal }: AttemptSetup<T>,
 ): Promise<Scored<T>> {
   if (trajectory.end.kind === 'failed' || trajectory.end.kind === 'cancelled') return unscored(trajectory);
+  const { ownReward } = trajectory;
+  if (ownReward !== undefined) return { trajectory, rewards: { agent: ownReward }, reward: ownReward };
   try {
     const {
       rewards: values,

@@ -150,6 +150,8 @@ export interface Trajectory<T = Task> {
   readonly spans: readonly Span[];
   /** What an agent wants to hand to rewards or the log. */
   readonly extra: Readonly<Record<string, unknown>>;
+  /** Set by the agent itself (`context.reward`), instead of by reward functions. */
+  readonly ownReward?: number;
 }
 
 /** A trajectory with its rewards by name; `reward` is their weighted sum, undefined if it was not scored. */

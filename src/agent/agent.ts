@@ -1,5 +1,6 @@
 import type { Chat, ChatOptions } from '../chat/chat.ts';
 import type { Task, Trajectory } from '../types.ts';
+import type { Limits } from './limits.ts';
 import { checkToolNames, type Tool } from './tool.ts';
 
 /** What an agent samples from: the policy, behind exact tokens. */
@@ -15,10 +16,14 @@ export interface AgentContext<T = Task> {
   readonly model: Model;
   /** The agent's own; hand them to `model.chat`. */
   readonly tools: readonly Tool[];
+  /** What the trajectory may use; they end it by themselves. */
+  readonly limits: Limits;
   /** Aborts when the trajectory is out of time or cancelled. */
   readonly signal: AbortSignal;
   /** Handed to rewards and the log as `trajectory.extra`. */
   readonly extra: Record<string, unknown>;
+  /** The agent knows what the trajectory is worth: no reward function is asked. The last value counts. */
+  reward(value: number): void;
   /** The trajectory as it would be if it ended now: for stop conditions that ask a reward. */
   trajectory(): Trajectory<T>;
 }

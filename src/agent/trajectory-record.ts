@@ -13,6 +13,8 @@ export interface OpenTurn {
   toolRuns: readonly ToolRun[];
   problems: Turn['problems'];
   reward: number | undefined;
+  /** When the reply was complete. */
+  readonly repliedAt: number;
 }
 
 export interface AssembledTrajectory {

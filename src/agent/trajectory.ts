@@ -18,6 +18,7 @@ import type { TextTokens } from './shorten.ts';
 import { checkToolNames, type TrajectorySoFar } from './tool.ts';
 import { ToolStates } from './tool-states.ts';
 import { assembleTrajectory, type OpenTurn } from './trajectory-record.ts';
+import { generateWhole } from './whole-reply.ts';
 
 export interface TrajectorySetup<T> {
   readonly id: string;
@@ -65,6 +66,7 @@ class Life<T> {
   readonly #extra: Record<string, unknown> = {};
   readonly #states: ToolStates;
   #end: End | undefined;
+  #ownReward: number | undefined;
   #usedTokens = 0;
   #lastTurn = 0;
   /** Which limit cuts the reply of a turn, if it grows so long. */
@@ -101,7 +103,7 @@ class Life<T> {
 
   /** Settles when the agent does, or a grace period after the trajectory has ended without it. */
   async #runAgent(): Promise<void> {
-    const { agent, task, taskIndex, attempt, clock } = this.#setup;
+    const { agent, task, taskIndex, attempt, clock, limits } = this.#setup;
     const { signal } = this.#controller;
     let cancelGrace = () => {};
     const leftBehind = new Promise<void>((resolve) => {
@@ -118,8 +120,10 @@ class Life<T> {
           attempt,
           model,
           tools: agent.tools,
+          limits,
           signal,
           extra: this.#extra,
+          reward: (value) => this.#rewardItself(value),
           trajectory: () => this.#trajectory({ kind: 'completed' }),
         }),
       )
@@ -129,6 +133,13 @@ class Life<T> {
       );
     await Promise.race([agentRuns, leftBehind]);
     cancelGrace();
+  }
+
+  #rewardItself(value: number): void {
+    if (!Number.isFinite(value)) {
+      throw new RangeError(`the agent's own reward is ${value}; it must be a finite number`);
+    }
+    this.#ownReward = value;
   }
 
   /** The agent returned: done, unless its last reply was cut. */
@@ -159,7 +170,9 @@ class Life<T> {
       beginTurn: (replies) => this.#beginTurn(replies),
       generate: (request) => this.#generate(number, request),
       recordReply: (turn, reply) => this.#recordReply(turn, reply),
+      checkRoom: ({ turn, replies }) => this.#checkObeyed(turn, replies),
       runTools: (request) => this.#runTools(request),
+      recordRuns: (turn, runs) => this.#recordRuns(turn, runs),
       recordReward: (turn, value) => {
         this.#turns[turn - 1]!.reward = value;
       },
@@ -208,7 +221,7 @@ class Life<T> {
       this.#finish({ kind: 'truncated', why: 'time' }),
     );
     try {
-      const result = await server.generate({
+      const request = {
         id: `${id}/chat-${chat}/reply-${reply}/`,
         trajectory: id,
         prompt,
@@ -221,10 +234,8 @@ class Life<T> {
           seed: hashSeed(seed, step, taskIndex, attempt, reply, ...(chat === 0 ? [] : [chat])),
         },
         signal: this.#controller.signal,
-      });
-      if (result.finish === 'abort' && !this.#controller.signal.aborted) {
-        throw new EngineError(`the server gave up request ${id} after ${result.ids.length} tokens`);
-      }
+      };
+      const result = await generateWhole(server, request, clock);
       this.#usedTokens += observationTokens + result.ids.length;
       return result;
     } catch (error) {
@@ -237,18 +248,36 @@ class Life<T> {
   }
 
   #recordReply(turn: number, { finish, text, toolCalls, problems }: ChatReply): void {
-    this.#turns[turn - 1] = { finish, text, toolCalls, toolRuns: [], problems, reward: undefined };
+    const repliedAt = this.#setup.clock.now();
+    this.#turns[turn - 1] = { finish, text, toolCalls, toolRuns: [], problems, reward: undefined, repliedAt };
     this.#lastTurn = turn;
     this.#controller.signal.throwIfAborted();
   }
 
   /** A reply that was cut is not obeyed, and calls of the last permitted turn are not run. */
+  #checkObeyed(turn: number, replies: number): void {
+    if (this.#turns[turn - 1]!.finish === 'length') {
+      this.#stop({ kind: 'truncated', why: this.#cutBy[turn - 1]! });
+    }
+    this.#checkRoom(replies);
+  }
+
+  /** Calls that an agent ran by itself; all that is known of their time is that they began after the reply. */
+  #recordRuns(turn: number, runs: Parameters<ChatHost['recordRuns']>[1]): void {
+    const open = this.#turns[turn - 1]!;
+    const [start, end] = [open.repliedAt, this.#setup.clock.now()];
+    open.toolRuns = runs.map((run) => ({ ...run, milliseconds: end - start }));
+    for (const { call, problem } of runs) {
+      const span: Span = { kind: 'tool', name: call.name, turn, start, end };
+      this.#spans.push(problem ? { ...span, attributes: { problem: problem.kind } } : span);
+    }
+  }
+
   async #runTools(request: Parameters<ChatHost['runTools']>[0]): Promise<readonly ToolRun[]> {
     const { turn, replies, calls, tools } = request;
     const { limits, clock, tokens } = this.#setup;
+    this.#checkObeyed(turn, replies);
     const open = this.#turns[turn - 1]!;
-    if (open.finish === 'length') this.#stop({ kind: 'truncated', why: this.#cutBy[turn - 1]! });
-    this.#checkRoom(replies);
     const { signal } = this.#controller;
     const outcomes = await Promise.all(
       calls.slice(0, limits.callsPerTurn).map(async (call) => {
@@ -315,6 +344,7 @@ class Life<T> {
       end,
       spans: [...this.#spans],
       extra: { ...this.#extra },
+      ...(this.#ownReward === undefined ? {} : { ownReward: this.#ownReward }),
     };
   }
 

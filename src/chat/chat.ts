@@ -14,6 +14,8 @@ export interface ChatOptions {
   /** The dialogue so far; none of it is trained. */
   readonly messages?: readonly Message[];
   readonly tools?: readonly Tool[];
+  /** Tools that the agent runs by itself: the model is told of them, `runTools` does not know them. */
+  readonly toolSchemas?: readonly ToolSchema[];
 }
 
 export interface SampleOptions extends Partial<Omit<SamplingParams, 'seed' | 'stopIds'>> {
@@ -29,7 +31,13 @@ export interface ChatReply extends Reply {
   readonly finish: GenerateResult['finish'];
   /** Nothing is left to answer: no calls, no problems. */
   readonly final: boolean;
+  /** As sampled, the stop token included. */
+  readonly ids: Int32Array;
+  readonly promptTokens: number;
 }
+
+/** A call that was run outside of `runTools`. */
+export type OutsideRun = Omit<ToolRun, 'milliseconds'>;
 
 export interface Chat {
   /** The dialogue, with what is queued for the next prompt. */
@@ -40,6 +48,10 @@ export interface Chat {
   sample(options?: SampleOptions): Promise<ChatReply>;
   /** Runs a reply's calls at once, and queues results and descriptions of problems in the order of the calls. */
   runTools(reply: ChatReply): Promise<readonly ToolRun[]>;
+  /** Ends the trajectory, and does not return, if a limit leaves no room to obey the reply. For calls run outside. */
+  checkRoom(reply: ChatReply): void;
+  /** What calls run outside have given: recorded, and queued as `runTools` does, problems included. */
+  answer(reply: ChatReply, runs: readonly OutsideRun[]): void;
   /** Takes a reply out of training; it stays in the context. */
   exclude(reply: ChatReply): void;
   /** Step credit of a reply. */
@@ -67,6 +79,9 @@ export interface ChatHost {
   }): Promise<GenerateResult>;
   /** Before anything else is done with the reply: throws if the trajectory has ended meanwhile. */
   recordReply(turn: number, reply: ChatReply): void;
+  /** Throws if the reply must not be obeyed. */
+  checkRoom(request: { readonly turn: number; readonly replies: number }): void;
+  recordRuns(turn: number, runs: readonly OutsideRun[]): void;
   runTools(request: {
     readonly turn: number;
     readonly replies: number;
@@ -103,10 +118,10 @@ class Conversation implements Chat {
   #calls = 0;
   #sampling = false;
 
-  constructor({ system, messages = [], tools = [] }: ChatOptions, host: ChatHost) {
+  constructor({ system, messages = [], tools = [], toolSchemas = [] }: ChatOptions, host: ChatHost) {
     this.#host = host;
     this.#tools = tools;
-    this.#schemas = tools.map(({ schema }) => schema);
+    this.#schemas = [...tools.map(({ schema }) => schema), ...toolSchemas];
     if (system !== undefined) this.#queued.push({ role: 'system', content: system });
     this.#queued.push(...messages);
   }
@@ -190,7 +205,8 @@ class Conversation implements Chat {
     });
     if (result.ids.length > 0) this.#answered = this.#messages.length;
     const final = toolCalls.length === 0 && problems.length === 0;
-    const reply: ChatReply = { ...parsed, turn, finish: result.finish, final };
+    const { ids, finish, promptTokens } = result;
+    const reply: ChatReply = { ...parsed, turn, finish, final, ids, promptTokens };
     this.#host.recordReply(turn, reply);
     return reply;
   }
@@ -202,6 +218,11 @@ class Conversation implements Chat {
       calls: reply.toolCalls,
       tools: this.#tools,
     });
+    this.#queueAnswers(reply, runs);
+    return runs;
+  }
+
+  #queueAnswers(reply: ChatReply, runs: readonly OutsideRun[]): void {
     for (const { call, result } of runs) {
       this.#queued.push({ role: 'tool', content: result, toolCallId: call.id, name: call.name });
     }
@@ -213,7 +234,16 @@ class Conversation implements Chat {
           : { role: 'user', content: message },
       );
     });
-    return runs;
+  }
+
+  checkRoom(reply: ChatReply): void {
+    this.#host.checkRoom({ turn: reply.turn, replies: this.#replies.length });
+  }
+
+  answer(reply: ChatReply, runs: readonly OutsideRun[]): void {
+    this.#spanOf(reply);
+    this.#host.recordRuns(reply.turn, runs);
+    this.#queueAnswers(reply, runs);
   }
 
   exclude(reply: ChatReply): void {

@@ -1,0 +1,144 @@
+/**
+ * `rollcall/langchain`: the policy as a chat model of LangChain.js, so that an agent written with LangGraph.js is
+ * trained as it is. Its tools run in the graph; tokens stay with the trajectory.
+ */
+import {
+  BaseChatModel,
+  type BaseChatModelCallOptions,
+  type BaseChatModelParams,
+  type BindToolsInput,
+} from '@langchain/core/language_models/chat_models';
+import { AIMessage, type BaseMessage, isAIMessage, isToolMessage } from '@langchain/core/messages';
+import type { ChatResult } from '@langchain/core/outputs';
+import { convertToOpenAITool } from '@langchain/core/utils/function_calling';
+import type { ChatReply, SampleOptions } from '../../chat/chat.ts';
+import { ConfigError } from '../../errors.ts';
+import type { Message, ToolSchema } from '../../types.ts';
+import type { Model } from '../agent.ts';
+import type { Limits } from '../limits.ts';
+import { nameIn, problemId, type ServedChats, servedChats } from './served-chats.ts';
+
+export interface ChatModelOptions extends BaseChatModelParams {
+  /** Of every reply; a temperature other than the run's takes replies out of training. */
+  readonly sampling?: SampleOptions;
+}
+
+interface CallOptions extends BaseChatModelCallOptions {
+  readonly toolSchemas?: readonly ToolSchema[];
+}
+
+/** `context.model` of an agent as a LangChain chat model. */
+export function chatModel(model: Model, options: ChatModelOptions = {}): PolicyChatModel {
+  return new PolicyChatModel(model, options);
+}
+
+/** Supersteps that leave room for so many turns of model and tools; LangGraph's own 25 would end longer ones. */
+export function recursionLimit({ turns }: Pick<Limits, 'turns'>): number {
+  return Math.max(50, Math.trunc(turns * 2 * 1.5));
+}
+
+export class PolicyChatModel extends BaseChatModel<CallOptions> {
+  readonly #chats: ServedChats;
+  readonly #sampling: SampleOptions;
+
+  constructor(model: Model, { sampling = {}, ...params }: ChatModelOptions) {
+    super(params);
+    this.#chats = servedChats(model);
+    this.#sampling = sampling;
+  }
+
+  override _llmType(): string {
+    return 'rollcall';
+  }
+
+  override bindTools(tools: BindToolsInput[], options: Partial<CallOptions> = {}) {
+    return this.withConfig({ ...options, toolSchemas: tools.map(schemaOf) });
+  }
+
+  override async _generate(messages: BaseMessage[], options: this['ParsedCallOptions']): Promise<ChatResult> {
+    const { tool_choice: choice = 'auto', toolSchemas = [], stop, signal } = options;
+    if (choice !== 'auto' && choice !== 'none') {
+      throw new ConfigError(
+        `tool_choice is ${JSON.stringify(choice)}; the policy chooses by itself, so use 'auto' or 'none'`,
+      );
+    }
+    const failed = messages.filter((message) => isToolMessage(message) && message.status === 'error');
+    const reply = await this.#chats.reply({
+      messages: readMessages(messages),
+      toolSchemas: choice === 'none' ? [] : toolSchemas,
+      sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}) },
+      failedCalls: new Set(failed.flatMap((message) => (isToolMessage(message) ? message.tool_call_id : []))),
+      signal,
+    });
+    return { generations: [{ text: reply.content, message: messageOf(reply) }] };
+  }
+}
+
+function messageOf(reply: ChatReply): AIMessage {
+  const { content, reasoning, toolCalls, problems, finish, turn, ids, promptTokens } = reply;
+  const message = new AIMessage({
+    content,
+    tool_calls: toolCalls.map(({ id, name, arguments: args }) => ({ type: 'tool_call', id, name, args })),
+    invalid_tool_calls: problems.map((problem, index) => {
+      const name = nameIn(problem);
+      return {
+        type: 'invalid_tool_call',
+        id: problemId(reply, index),
+        args: problem.source,
+        error: problem.message,
+        ...(name === undefined ? {} : { name }),
+      };
+    }),
+    ...(reasoning === '' ? {} : { additional_kwargs: { reasoning_content: reasoning } }),
+    response_metadata: { finish_reason: finish, rollcall: { turn, ids: [...ids] } },
+  });
+  const total = promptTokens + ids.length;
+  return Object.assign(message, {
+    usage_metadata: { input_tokens: promptTokens, output_tokens: ids.length, total_tokens: total },
+  });
+}
+
+function schemaOf(tool: BindToolsInput): ToolSchema {
+  const { name, description = '', parameters = {} } = convertToOpenAITool(tool).function;
+  const { $schema: _, ...schema } = parameters as Record<string, unknown>;
+  return { type: 'function', function: { name, description, parameters: schema } };
+}
+
+function readMessages(messages: readonly BaseMessage[]): Message[] {
+  const names = new Map<string, string>();
+  return messages.map((message): Message => {
+    const content = textOf(message);
+    if (isAIMessage(message)) {
+      const calls = (message.tool_calls ?? []).map(({ id = '', name, args }) => {
+        names.set(id, name);
+        return { id, name, arguments: args };
+      });
+      const reasoning = message.additional_kwargs.reasoning_content;
+      return {
+        role: 'assistant',
+        content,
+        ...(typeof reasoning === 'string' ? { reasoning } : {}),
+        ...(calls.length > 0 ? { toolCalls: calls } : {}),
+      };
+    }
+    if (isToolMessage(message)) {
+      const toolCallId = message.tool_call_id;
+      return { role: 'tool', content, toolCallId, name: names.get(toolCallId) ?? message.name ?? 'tool' };
+    }
+    const type = message.getType();
+    if (type === 'human') return { role: 'user', content };
+    if (type === 'system') return { role: 'system', content };
+    throw new ConfigError(`a message is of type '${type}'; use human, ai, system or tool messages`);
+  });
+}
+
+function textOf({ content }: BaseMessage): string {
+  if (typeof content === 'string') return content;
+  return content
+    .map((block) => {
+      if (block.type === 'text' && typeof block.text === 'string') return block.text;
+      if (block.type === 'tool_call' || block.type === 'reasoning') return ''; // read from the message's own fields
+      throw new ConfigError(`a message has content of type '${block.type}'; this adapter reads text only`);
+    })
+    .join('');
+}

@@ -1,0 +1,407 @@
+/** verl's LangGraph recipe (row B10), and the same for the AI SDK: their agents run here as they are, tokens exact. */
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { AIMessage, type BaseMessage, HumanMessage, SystemMessage } from '@langchain/core/messages';
+import { tool as langChainTool } from '@langchain/core/tools';
+import { END, MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
+import { ToolNode } from '@langchain/langgraph/prebuilt';
+import { generateText, tool as sdkTool, stepCountIs, streamText } from 'ai';
+import { createAgent } from 'langchain';
+import {
+  type AgentContext,
+  agent,
+  arrayDataset,
+  embedded,
+  type Limits,
+  reward,
+  rollout,
+  type Segment,
+  type Task,
+  train,
+} from 'rollcall';
+import { languageModel } from 'rollcall/ai-sdk';
+import { chatModel, recursionLimit } from 'rollcall/langchain';
+import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { tinyModel } from '../tiny-model.ts';
+
+const { tokenizer, format } = byteModel();
+const call = (name: string, given: object = {}) =>
+  `<tool_call>{"name": "${name}", "arguments": ${JSON.stringify(given)}}</tool_call>`;
+
+async function play(
+  run: (context: AgentContext<Task>) => Promise<unknown>,
+  reply: ScriptedEngineOptions['reply'],
+  limits: Partial<Limits> = {},
+) {
+  const engine = scriptedEngine({ tokenizer, reply });
+  const [group] = await rollout({
+    tasks: [{ index: 0, task: {} }],
+    attempts: 1,
+    step: 1,
+    agent: agent(async (context) => void (await run(context))),
+    server: engine,
+    format,
+    rewards: [reward('one', () => 1)],
+    limits,
+    seed: 1,
+    tolerateFailedShare: 1,
+  });
+  return { trajectory: group!.attempts[0]!.trajectory, engine };
+}
+
+/**
+ * What must hold of any trajectory: its sampled tokens are, in order, those that the engine gave, with their
+ * log-probs; every request was what the transcript held before its reply.
+ */
+function expectExactTokens(segments: readonly Segment[], engine: ReturnType<typeof scriptedEngine>) {
+  const sampled = segments.flatMap(({ ids, sampled }) => [...ids].filter((_, at) => sampled[at]));
+  expect(sampled).toEqual(engine.replies.flatMap(({ ids }) => [...ids]));
+  const logprobs = segments.flatMap((segment) =>
+    [...segment.logprobs].filter((_, at) => segment.sampled[at]),
+  );
+  expect(logprobs).toEqual(engine.replies.flatMap((reply) => [...reply.logprobs]));
+  for (const { sampled, trained } of segments) expect(trained).toEqual(sampled);
+}
+
+const shown = (segment: Segment | undefined) => tokenizer.decode(segment!.ids);
+
+/** Spaced as no template would space it, so that encoding it again would show. */
+const CALL = '<think>hm</think>Let me see. <tool_call>{"name":"add",  "arguments":{"b":3,"a":2}}</tool_call>';
+
+/** The dialogue of both frameworks' first tests, written by hand in the template's form. */
+const dialogue = (head: string, result = '5') =>
+  `${head}<|im_start|>user\n2 + 3?<|im_end|>\n` +
+  `<|im_start|>assistant\n${CALL}<|im_end|>\n` +
+  `<|im_start|>tool\n${result}<|im_end|>\n<|im_start|>assistant\nIt is 5.<|im_end|>`;
+const addReplies: ScriptedEngineOptions['reply'] = ({ turn }) => (turn === 0 ? CALL : 'It is 5.');
+/** What stands before the first user message: the tools, as the template tells them. */
+const headOf = (text: string) => text.slice(0, text.indexOf('<|im_start|>user'));
+const numbers = z.object({ a: z.number(), b: z.number() });
+
+describe('verl 1.B10: LangGraph', () => {
+  const add = langChainTool(({ a, b }) => String(a + b), {
+    name: 'add',
+    description: 'Adds.',
+    schema: numbers,
+  });
+  const fail = langChainTool(
+    () => {
+      throw new Error('no luck');
+    },
+    { name: 'fail', description: '', schema: z.object({}) },
+  );
+  const ask = (context: AgentContext<Task>) =>
+    createAgent({ model: chatModel(context.model), tools: [add, fail] }).invoke(
+      { messages: [new HumanMessage('2 + 3?')] },
+      { recursionLimit: recursionLimit(context.limits), signal: context.signal },
+    );
+
+  test('an agent of createAgent is one segment of exact tokens, its tool runs recorded', async () => {
+    let messages: BaseMessage[] = [];
+    const { trajectory, engine } = await play(async (context) => {
+      messages = (await ask(context)).messages;
+    }, addReplies);
+    expect(trajectory.end).toEqual({ kind: 'completed' });
+    expect(trajectory.segments).toHaveLength(1);
+    const text = shown(trajectory.segments[0]);
+    expect(text).toBe(dialogue(headOf(text)));
+    expect(headOf(text)).toContain('"name": "add"');
+    expect(headOf(text)).not.toContain('$schema');
+    expectExactTokens(trajectory.segments, engine);
+    expect([...engine.requests[1]!.prompt.slice(0, engine.requests[0]!.prompt.length)]).toEqual([
+      ...engine.requests[0]!.prompt,
+    ]);
+    expect(trajectory.turns[0]!.toolRuns).toMatchObject([
+      { call: { name: 'add', arguments: { a: 2, b: 3 } }, result: '5' },
+    ]);
+    const last = messages.at(-1)!;
+    expect(last.text).toBe('It is 5.');
+    expect(last.response_metadata.rollcall).toEqual({ turn: 2, ids: [...engine.replies[1]!.ids] });
+  });
+
+  /** A graph by hand, as in LangGraph's own guide: model, tools, and back while there are calls. */
+  const handmade = (context: AgentContext<Task>) => {
+    const model = chatModel(context.model).bindTools([add, fail]);
+    return new StateGraph(MessagesAnnotation)
+      .addNode('model', async ({ messages }) => ({ messages: [await model.invoke(messages)] }))
+      .addNode('tools', new ToolNode([add, fail]))
+      .addEdge(START, 'model')
+      .addConditionalEdges('model', ({ messages }) => {
+        const last = messages.at(-1);
+        return AIMessage.isInstance(last) && last.tool_calls?.length ? 'tools' : END;
+      })
+      .addEdge('tools', 'model')
+      .compile();
+  };
+  const runGraph = (context: AgentContext<Task>) =>
+    handmade(context).invoke(
+      { messages: [new SystemMessage('Be brief.'), new HumanMessage('go')] },
+      { recursionLimit: recursionLimit(context.limits) },
+    );
+
+  test('in a StateGraph with a ToolNode, failed and unknown tools are told to the model and recorded', async () => {
+    const { trajectory, engine } = await play(runGraph, ({ turn }) =>
+      turn === 0 ? call('fail') + call('subtract') : 'done',
+    );
+    expect(trajectory.segments).toHaveLength(1);
+    expectExactTokens(trajectory.segments, engine);
+    expect(trajectory.turns[0]!.toolRuns.map(({ problem }) => problem?.kind)).toEqual([
+      'tool-threw',
+      'unknown-tool',
+    ]);
+    expect(shown(trajectory.segments[0])).toContain('no luck');
+  });
+
+  test('over budget the graph ends: calls of the last permitted turn, or of a cut reply, are not run', async () => {
+    let runs = 0;
+    const counted = langChainTool(() => String(++runs), {
+      name: 'add',
+      description: '',
+      schema: z.object({}),
+    });
+    const run = ({ model, limits }: AgentContext<Task>) =>
+      createAgent({ model: chatModel(model), tools: [counted] }).invoke(
+        { messages: [new HumanMessage('go')] },
+        { recursionLimit: recursionLimit(limits) },
+      );
+    const byTurns = await play(run, () => call('add'), { turns: 3 });
+    expect(byTurns.trajectory.end).toEqual({ kind: 'truncated', why: 'turns' });
+    expect([byTurns.trajectory.turns.length, runs]).toEqual([3, 2]);
+    const length = tokenizer.encode(call('add')).length + 1;
+    const byTokens = await play(run, () => call('add'), { tokensPerTrajectory: length });
+    expect(byTokens.trajectory.end).toEqual({ kind: 'truncated', why: 'tokens' });
+    const cut = await play(run, () => ({ text: call('add'), finish: 'length' }));
+    expect(cut.trajectory.end).toEqual({ kind: 'truncated', why: 'tokens' });
+    expect(runs).toBe(2);
+  });
+
+  test('invalid JSON arguments are invalid_tool_calls, and the graph ends', async () => {
+    let last: BaseMessage | undefined;
+    const { trajectory } = await play(
+      async (context) => {
+        last = (await runGraph(context)).messages.at(-1);
+      },
+      () => '<tool_call>{"name": "add", "arguments": {"a": 2,}</tool_call>',
+    );
+    expect(AIMessage.isInstance(last) && last.invalid_tool_calls).toMatchObject([
+      { name: 'add', args: expect.stringContaining('"a": 2,'), error: expect.any(String) },
+    ]);
+    expect(trajectory.turns.map(({ problems }) => problems.map(({ kind }) => kind))).toEqual([
+      ['malformed-call'],
+    ]);
+  });
+
+  test('a bad call beside a good one is told to the model after the good one has run', async () => {
+    const { trajectory } = await play(runGraph, ({ turn }) =>
+      turn === 0 ? `${call('add', { a: 1, b: 1 })}<tool_call>{</tool_call>` : 'done',
+    );
+    const roles = trajectory.messages.map(({ role }) => role);
+    expect(roles).toEqual(['system', 'user', 'assistant', 'tool', 'tool', 'assistant']);
+    expect(trajectory.messages[4]!.content).toBe(trajectory.turns[0]!.problems[0]!.message);
+    expect(trajectory.segments).toHaveLength(1);
+  });
+
+  test('the recursion limit leaves room for every turn: the larger of 50 and three a turn', async () => {
+    expect([8, 16, 17, 25].map((turns) => recursionLimit({ turns }))).toEqual([50, 50, 51, 75]);
+    const { trajectory } = await play(runGraph, () => call('add', { a: 1, b: 1 }), { turns: 30 });
+    expect([trajectory.turns.length, trajectory.end]).toEqual([30, { kind: 'truncated', why: 'turns' }]);
+  });
+
+  test('a rewritten history is a new segment, and so are replies asked for at the same time', async () => {
+    const question = new HumanMessage('go');
+    const rewriting = await play(
+      async ({ model }) => {
+        const first = await chatModel(model).invoke([question]);
+        await chatModel(model).invoke([question, first, new HumanMessage('on')]);
+        await chatModel(model).invoke([question, new AIMessage('Summary.'), new HumanMessage('on')]);
+      },
+      ({ turn }) => `reply ${turn}`,
+    );
+    const [one, two] = rewriting.trajectory.segments;
+    expect(rewriting.trajectory.segments).toHaveLength(2);
+    expect([one!, two!].map(({ turns }) => [...new Set(turns)])).toEqual([
+      [0, 1, 2],
+      [0, 3],
+    ]);
+    expectExactTokens(rewriting.trajectory.segments, rewriting.engine);
+    const parallel = await play(
+      async ({ model }) => {
+        const first = await chatModel(model).invoke([question]);
+        const next = [question, first, new HumanMessage('on')];
+        await Promise.all([chatModel(model).invoke(next), chatModel(model).invoke(next)]);
+      },
+      ({ turn }) => `reply ${turn}`,
+    );
+    expect(parallel.trajectory.segments).toHaveLength(2);
+    expect(parallel.trajectory.turns).toHaveLength(3);
+  });
+
+  test('what cannot be done is refused in words', async () => {
+    const failure = async (run: (context: AgentContext<Task>) => Promise<unknown>) => {
+      const { end } = (await play(run, () => 'ok')).trajectory;
+      return end.kind === 'failed' ? end.message : end.kind;
+    };
+    expect(
+      await failure(({ model }) => chatModel(model).bindTools([add], { tool_choice: 'any' }).invoke('go')),
+    ).toMatch(/tool_choice is "any"; the policy chooses by itself/);
+    expect(await failure(({ model }) => chatModel(model).invoke([new AIMessage('I')]))).toMatch(
+      /the last message is the assistant's; a reply answers the user or a tool/,
+    );
+    const image = new HumanMessage({ content: [{ type: 'image_url', image_url: 'x' }] });
+    expect(await failure(({ model }) => chatModel(model).invoke([image]))).toMatch(/reads text only/);
+  });
+});
+
+describe('verl 1.B10: the AI SDK', () => {
+  const add = sdkTool({
+    description: 'Adds.',
+    inputSchema: numbers,
+    execute: ({ a, b }) => a + b,
+  });
+  const ask = ({ model, limits, signal }: AgentContext<Task>) =>
+    generateText({
+      model: languageModel(model),
+      tools: { add },
+      prompt: '2 + 3?',
+      stopWhen: stepCountIs(limits.turns),
+      abortSignal: signal,
+    });
+
+  test('generateText with tools is one segment of exact tokens, also where validation reorders arguments', async () => {
+    let text = '';
+    const { trajectory, engine } = await play(async (context) => {
+      text = (await ask(context)).text;
+    }, addReplies);
+    expect([text, trajectory.end.kind, trajectory.segments.length]).toEqual(['It is 5.', 'completed', 1]);
+    const all = shown(trajectory.segments[0]);
+    expect(all).toBe(dialogue(headOf(all)));
+    expectExactTokens(trajectory.segments, engine);
+    expect(trajectory.turns[0]!.toolRuns).toMatchObject([{ call: { name: 'add' }, result: '5' }]);
+  });
+
+  test('streamText gives the same', async () => {
+    const { trajectory } = await play(async ({ model }) => {
+      const { text } = streamText({
+        model: languageModel(model),
+        tools: { add },
+        prompt: '2 + 3?',
+        stopWhen: stepCountIs(5),
+      });
+      expect(await text).toBe('It is 5.');
+    }, addReplies);
+    const all = shown(trajectory.segments[0]);
+    expect(all).toBe(dialogue(headOf(all)));
+  });
+
+  test('bad arguments, unknown tools and unreadable calls are told, and the loop goes on in the same segment', async () => {
+    const replies = [
+      call('add', { a: 'two', b: 3 }),
+      call('subtract'),
+      '<tool_call>{"name": "add", "arguments": {"a": 2,}</tool_call>',
+      'done',
+    ];
+    const { trajectory, engine } = await play(ask, ({ turn }) => replies[turn]!);
+    expect(trajectory.end.kind).toBe('completed');
+    expect(trajectory.segments).toHaveLength(1);
+    expectExactTokens(trajectory.segments, engine);
+    const kinds = trajectory.turns.map(({ toolRuns, problems }) => [
+      ...toolRuns.map(({ problem }) => problem?.kind),
+      ...problems.map(({ kind }) => kind),
+    ]);
+    expect(kinds).toEqual([['tool-threw'], ['unknown-tool'], ['malformed-call'], []]);
+    expect(trajectory.messages.map(({ role }) => role)).toEqual(
+      'user assistant tool assistant tool assistant user assistant'.split(' '),
+    );
+  });
+
+  test('limits end the loop; calls of the last permitted turn are not run', async () => {
+    let runs = 0;
+    const counted = sdkTool({ inputSchema: z.object({}), execute: () => ++runs });
+    const { trajectory } = await play(
+      ({ model }) =>
+        generateText({
+          model: languageModel(model),
+          tools: { counted },
+          prompt: 'go',
+          stopWhen: stepCountIs(99),
+        }),
+      () => call('counted'),
+      { turns: 3 },
+    );
+    expect([trajectory.end, runs]).toEqual([{ kind: 'truncated', why: 'turns' }, 2]);
+  });
+
+  test('sampling options reach the server; another temperature takes the reply out of training', async () => {
+    const { trajectory, engine } = await play(
+      ({ model }) =>
+        generateText({
+          model: languageModel(model),
+          prompt: 'go',
+          temperature: 0.5,
+          topP: 0.9,
+          maxOutputTokens: 7,
+          stopSequences: ['x'],
+        }),
+      () => 'ok',
+    );
+    expect(engine.requests[0]!.sampling).toMatchObject({
+      temperature: 0.5,
+      topP: 0.9,
+      maxTokens: 7,
+      stopStrings: ['x'],
+    });
+    expect(trajectory.segments[0]!.trained).not.toContain(1);
+  });
+});
+
+test('verl 1.B10: agents of both frameworks are trained by train() on a real model', {
+  timeout: 120_000,
+}, async () => {
+  const add = langChainTool(({ a, b }) => String(a + b), {
+    name: 'add',
+    description: 'Adds.',
+    schema: numbers,
+  });
+  const agents = [
+    agent<Task>(async ({ task, model, limits, signal }) => {
+      const graph = createAgent({ model: chatModel(model), tools: [add] });
+      const messages = [new HumanMessage(String(task.question))];
+      await graph.invoke({ messages }, { recursionLimit: recursionLimit(limits), signal });
+    }),
+    agent<Task>(async ({ task, model, signal }) => {
+      const prompt = String(task.question);
+      await generateText({ model: languageModel(model), prompt, abortSignal: signal });
+    }),
+  ];
+  const model = await tinyModel();
+  for (const one of agents) {
+    const reports = [];
+    for await (const report of train({
+      model,
+      runDir: join(await mkdtemp(join(tmpdir(), 'rollcall-frameworks-')), 'run'),
+      tasks: arrayDataset<Task>([{ question: '2 + 3?' }, { question: '4 + 4?' }]),
+      agent: one,
+      rewards: [reward('short', ({ trajectory }) => 1 / (1 + trajectory.text.length))],
+      backend: embedded({ threads: 1 }),
+      steps: 2,
+      tasksPerStep: 2,
+      attemptsPerTask: 3,
+      limits: { tokensPerReply: 12 },
+      evaluation: { every: 0, before: false },
+      optimizer: { learningRate: 1e-2 },
+    })) {
+      reports.push(report);
+    }
+    expect(reports.map(({ version }) => version)).toEqual([1, 2]);
+    const attempts = reports[1]!.groups.flatMap((group) => group.attempts);
+    expect(attempts.every(({ reward: value }) => value !== undefined)).toBe(true);
+    for (const { trajectory } of attempts) {
+      const [segment] = trajectory.segments;
+      expect(segment!.trained).toContain(1);
+      expect([...segment!.versions].filter((_, at) => segment!.sampled[at])).toContain(1);
+    }
+  }
+});
