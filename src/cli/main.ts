@@ -9,10 +9,13 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   options: async () => (await import('./options.ts')).registerOptions,
   chat: async () => (await import('./chat.ts')).registerChat,
   doctor: async () => (await import('./doctor.ts')).registerDoctor,
+  fork: async () => (await import('./fork.ts')).registerFork,
   generate: async () => (await import('./generate.ts')).registerGenerate,
   logprobs: async () => (await import('./logprobs.ts')).registerLogprobs,
   model: async () => (await import('./model.ts')).registerModel,
+  export: async () => (await import('./export.ts')).registerExport,
   eval: async () => (await import('./eval.ts')).registerEval,
+  parse: async () => (await import('./parse.ts')).registerParse,
   preview: async () => (await import('./preview.ts')).registerPreview,
   quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
   replay: async () => (await import('./replay.ts')).registerReplay,
@@ -21,6 +24,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   show: async () => (await import('./show.ts')).registerShow,
   tools: async () => (await import('./tools.ts')).registerTools,
   train: async () => (await import('./train.ts')).registerTrain,
+  watch: async () => (await import('./watch.ts')).registerWatch,
 };
 
 export async function main(argv: readonly string[]): Promise<void> {

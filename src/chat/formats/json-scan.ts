@@ -3,8 +3,9 @@ import { callFromJson, malformed, type Piece, readJson } from './grammar.ts';
 /** An object that begins like a call. */
 const CALL_START = /\{\s*"(?:name|type|function|id|parameters|arguments)"\s*:/g;
 
-/** What may stand between calls without being words: `[`, `]`, commas, semicolons. */
-const BETWEEN = /^[\s,;[\]]*$/;
+/** What a list of calls puts after a call, and in front of its first. */
+const AFTER_CALL = /^(?:\s*[\],;])+/;
+const BEFORE_CALL = /\[\s*$/;
 
 /**
  * Reads text in which JSON calls stand, alone or in a list, with or without words around them. Each character
@@ -14,8 +15,10 @@ export function readJsonCalls(text: string, keys: readonly string[]): Piece[] {
   const pieces: Piece[] = [];
   let at = 0;
   const takeWords = (until: number) => {
-    const words = text.slice(at, until);
-    if (!BETWEEN.test(words)) pieces.push({ kind: 'content', text: words });
+    let words = text.slice(at, until);
+    if (at > 0) words = words.replace(AFTER_CALL, '');
+    if (until < text.length) words = words.replace(BEFORE_CALL, '');
+    if (words.trim() !== '') pieces.push({ kind: 'content', text: words });
   };
   CALL_START.lastIndex = 0;
   for (let start = CALL_START.exec(text); start; start = CALL_START.exec(text)) {

@@ -23,5 +23,5 @@ export const llama3Json: ToolFormat = {
   name: 'llama3_json',
   stopTokens: ['<|eot_id|>', '<|eom_id|>'],
   blocks: [{ open: '<|python_tag|>', close: [], read: readTagged }],
-  unmarked: { from: /\{/, read: (text) => readJsonCalls(text, KEYS) },
+  unmarked: { from: /[[{]/, read: (text) => readJsonCalls(text, KEYS) },
 };

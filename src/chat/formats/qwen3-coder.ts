@@ -3,8 +3,8 @@ import { readTaggedCalls, type Tags } from './tagged.ts';
 import { typedValue } from './typed-value.ts';
 
 const tags: Tags = {
-  call: { open: /<function=([^>\n]*)>/g, close: '</function>' },
-  parameter: { open: /<parameter=([^>\n]*)>/g, close: '</parameter>' },
+  call: { open: /<function=([^<>\n]*)>/g, close: '</function>' },
+  parameter: { open: /<parameter=([^<>\n]*)>/g, close: '</parameter>' },
   broken: /<parameter=/,
   value: typedValue,
 };
