@@ -274,7 +274,7 @@ reward_shaping:
     const turns = await fromLine('actor_rollout_ref.rollout.max_turns=5');
     expect(turns.options.limits.turns).toBe(5);
     const time = await fromLine('actor_rollout_ref.rollout.timeout_per_turn=30');
-    expect(time.options.servers.secondsPerTurn).toBe(30);
+    expect(time.options.limits.secondsPerReply).toBe(30);
     expect(time.options.limits.toolTimeoutMs).toBe(30_000);
     // A shell takes the quotes off and makes two words of it.
     const stops = await fromLine(`actor_rollout_ref.rollout.stop_strings=['<|im_end|>', '##DONE##']`);

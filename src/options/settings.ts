@@ -281,11 +281,6 @@ export const SETTINGS = {
     timeoutSeconds: setting(60, atLeast(1), 'For a request to a server to be answered at all.'),
     retries: setting(3, wholeFrom(0), 'Elsewhere, with the same ids.'),
     startSeconds: setting(300, atLeast(1), 'Loading a large model takes minutes.'),
-    secondsPerTurn: setting(
-      null as number | null,
-      maybe(atLeast(0)),
-      '`limits.secondsPerTrajectory` bounds it already.',
-    ),
   },
   loggers: setting<readonly string[]>(['console'], texts, 'metrics.jsonl is always written.'),
   trace: {

@@ -18,7 +18,6 @@ export const UNREAD: Readonly<Record<string, string>> = {
       'timeoutSeconds',
       'retries',
       'startSeconds',
-      'secondsPerTurn',
     ].map((name) => [
       `servers.${name}`,
       'only the embedded engine is opened from data; pass a backend in a .ts run file',

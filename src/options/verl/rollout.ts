@@ -114,9 +114,9 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   ),
   means(
     'actor_rollout_ref.rollout.timeout_per_turn',
-    ['servers.secondsPerTurn', 'limits.toolTimeoutMs'],
+    ['limits.secondsPerReply', 'limits.toolTimeoutMs'],
     [30, 60],
-    (seconds: number) => ({ 'servers.secondsPerTurn': seconds, 'limits.toolTimeoutMs': seconds * 1000 }),
+    (seconds: number) => ({ 'limits.secondsPerReply': seconds, 'limits.toolTimeoutMs': seconds * 1000 }),
     { seeds: '004', note: 'of a reply, and of a tool' },
   ),
   same('actor_rollout_ref.rollout.stop_on_tool_success', 'agent.stopOnToolSuccess', [true, false], {
