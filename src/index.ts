@@ -52,6 +52,10 @@ export {
   toMcpTool,
 } from './agent/tool-schemas.ts';
 export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
+export type { ChatFormat, Reply } from './chat/format.ts';
+export { type FoundCalls, toolFormat } from './chat/formats/custom.ts';
+export { loadChatFormat } from './chat/model-files.ts';
+export { type SelfTestReport, selfTest } from './chat/self-test.ts';
 export { arrayDataset, type Dataset } from './dataset/dataset.ts';
 export { csv, jsonl, openDataset, parquet } from './dataset/open.ts';
 export {

@@ -33,7 +33,7 @@ export interface ChatFormatOptions {
   readonly trustPromptSpecialTokens?: boolean;
   /** Further variables of the template, such as `{ enable_thinking: false }`. */
   readonly templateVariables?: Readonly<Record<string, unknown>>;
-  /** What templates that tell the date are told. */
+  /** What templates that tell the date are told; one fixed day if not given, so that runs can be repeated. */
   readonly date?: Date;
   /** The placeholder that stands for one image, such as `<|image_pad|>`. */
   readonly imageToken?: string;
@@ -47,6 +47,8 @@ const IMAGE_TOKENS = [
   '<image_soft_token>',
   '<start_of_image>',
 ];
+/** The day that Llama's templates tell when they cannot ask. */
+const DEFAULT_DATE = new Date('2024-07-26T12:00:00Z');
 const NO_GUARD: Guard = (text) => text;
 
 /** Messages ⇄ tokens for one model. Its rules come from the model's own files; `selfTest` proves them. */
@@ -55,7 +57,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   const { added } = tokenizer;
   const render = compileTemplate(options.template, {
     variables: { ...tokenizer.specialTokens, ...options.templateVariables },
-    date: options.date ?? new Date(0),
+    date: options.date ?? DEFAULT_DATE,
   });
   const shape = probeShape(render);
   const format = chooseToolFormat(options);
