@@ -1,6 +1,6 @@
 /** Real MCP servers (our own, `rollcall tools serve`), over both transports, some of them killed. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -63,7 +63,7 @@ const stdio = (): McpServerConfig => ({
   args: [ROLLCALL, 'tools', 'serve', `${join(folder, 'tools.ts')}#tools`],
 });
 
-async function serveHttp(port = 0): Promise<{ child: ChildProcess; url: string }> {
+async function serveHttp(port = 0, ...more: string[]): Promise<{ child: ChildProcess; url: string }> {
   const child = spawn(process.execPath, [
     ROLLCALL,
     'tools',
@@ -71,6 +71,7 @@ async function serveHttp(port = 0): Promise<{ child: ChildProcess; url: string }
     `${join(folder, 'tools.ts')}#tools`,
     '--http',
     String(port),
+    ...more,
   ]);
   children.push(child);
   const url = await new Promise<string>((found, failed) => {
@@ -192,21 +193,80 @@ test("verl's MCP entry of a tool file opens the servers of its JSON file", async
   expect(box.tools.map(({ name }) => name)).toEqual(['add']);
 });
 
+test('a session over HTTP that is silent too long is closed with its tools; the next call begins a new one', async () => {
+  await writeFile(join(folder, 'log.txt'), '');
+  const { url } = await serveHttp(0, '--idle-minutes', '0.02');
+  const box = await open({ web: { url } });
+  const count: ScriptedEngineOptions['reply'] = ({ turn }) => (turn < 2 ? call('count') : 'done');
+  const results = async () =>
+    (await play(box, count))[0]!.turns.flatMap(({ toolRuns }) => toolRuns.map(({ result }) => result));
+  expect(await results()).toEqual(['1', '2']);
+  await vi.waitFor(
+    async () => expect(await readFile(join(folder, 'log.txt'), 'utf8')).toBe('closed 2\n'),
+    15_000,
+  );
+  expect(await results()).toEqual([
+    expect.stringContaining("connection to 'web' broke during the call"),
+    '1',
+  ]);
+});
+
+/** What this process holds open, by kind, and its file descriptors. Timers of the test runner come and go. */
+const openHandles = async () => {
+  const kinds = process.getActiveResourcesInfo().filter((kind) => kind !== 'Timeout' && kind !== 'Immediate');
+  const descriptors = process.platform === 'linux' ? (await readdir('/proc/self/fd')).length : 0;
+  return { kinds: kinds.sort(), descriptors };
+};
+
 /** `npm run prove:mcp` takes a thousand. */
 const MANY = Number(process.env.ROLLCALL_TRAJECTORIES ?? 100);
 
-test('many trajectories through one server leave no process, and only one was ever needed', async () => {
+const anyTool: ScriptedEngineOptions['reply'] = ({ turn, random }) =>
+  turn === 0 ? call(random.pick(['add', 'fail', 'count']), { a: 1, b: 2 }) : 'done';
+
+test('many trajectories through one server leave no process and no handle, and only one was ever needed', async () => {
   const before = await childrenOf();
+  await (await open({ ours: stdio() })).close(); // what is loaded once stays
+  const handles = await vi.waitFor(settledHandles, 10_000);
   const box = await open({ ours: stdio() });
-  const reply: ScriptedEngineOptions['reply'] = ({ turn, random }) =>
-    turn === 0 ? call(random.pick(['add', 'fail', 'count']), { a: 1, b: 2 }) : 'done';
-  const trajectories = await play(box, reply, MANY);
+  const opened = await openHandles();
+  const trajectories = await play(box, anyTool, MANY);
   expect(trajectories).toHaveLength(MANY);
   expect(trajectories.every(({ end }) => end.kind === 'completed')).toBe(true);
   expect(await childrenOf()).toBe(before + 1);
+  await vi.waitFor(async () => expect(await openHandles()).toEqual(opened), 5_000); // none for a trajectory
   await box.close();
   expect(await childrenOf()).toBe(before);
+  await vi.waitFor(async () => expect(await openHandles()).toEqual(handles), 5_000);
 });
+
+test('many trajectories over HTTP leave no handle', async () => {
+  const once = await serveHttp();
+  await (await open({ web: { url: once.url } })).close();
+  await stopped(once.child);
+  const handles = await vi.waitFor(settledHandles, 10_000);
+  const { child, url } = await serveHttp();
+  const box = await open({ web: { url } });
+  const trajectories = await play(box, anyTool, MANY);
+  expect(trajectories.every(({ end }) => end.kind === 'completed')).toBe(true);
+  await box.close();
+  await stopped(child);
+  await vi.waitFor(async () => expect(await openHandles()).toEqual(handles), 10_000);
+});
+
+async function stopped(child: ChildProcess): Promise<void> {
+  const gone = new Promise((resolve) => child.once('close', resolve));
+  child.kill('SIGTERM');
+  await gone;
+}
+
+/** The same twice in a row. */
+async function settledHandles() {
+  const first = await openHandles();
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(await openHandles()).toEqual(first);
+  return first;
+}
 
 const anyJson = fc.dictionary(fc.string({ minLength: 1, maxLength: 5 }), fc.jsonValue({ maxDepth: 3 }));
 const anySchema: fc.Arbitrary<ToolSchema> = fc.record({

@@ -23,6 +23,7 @@ const PYTHON_LOOPS: Readonly<Record<string, string>> = {
   SingleTurnAgentLoop: 'single_turn_agent',
   ToolAgentLoop: 'tool_agent',
   ReactAgentLoop: 'react_agent',
+  RectAgentLoop: 'react_agent', // as seed 002 spells it
   GSM8KToolAgentLoop: 'tool_agent',
 };
 

@@ -5,7 +5,7 @@
 import type { TaskMessage, TaskRow } from '../dataset/task-row.ts';
 import { ConfigError, DatasetError } from '../errors.ts';
 import { loadModule } from '../lib/load-export.ts';
-import type { Reward } from '../reward/reward.ts';
+import type { TrajectoryReward } from '../reward/reward.ts';
 import type { Message } from '../types.ts';
 import type { Agent } from './agent.ts';
 import { loadAgent, loadAgentFile } from './agent-file.ts';
@@ -46,7 +46,7 @@ export interface DescribedAgentOptions {
   /** Where paths start. */
   readonly directory: string;
   /** Decides for `stopOnCorrect`. */
-  readonly correct?: Reward<TaskRow>;
+  readonly correct?: TrajectoryReward<TaskRow>;
   readonly warn?: (message: string) => void;
 }
 

@@ -9,12 +9,19 @@ import {
 } from '@modelcontextprotocol/node';
 import { McpServer } from '@modelcontextprotocol/server';
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
-import { realClock } from '../lib/clock.ts';
+import { type Clock, realClock } from '../lib/clock.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { runTool } from './run-tool.ts';
 import type { Tool, TrajectorySoFar } from './tool.ts';
 import { toMcpTool } from './tool-schemas.ts';
 import { ToolStates } from './tool-states.ts';
+
+export interface HttpOptions {
+  readonly port: number;
+  /** A session that is silent for so long is closed, and its tools with it; clients rarely say goodbye. */
+  readonly idleMs?: number;
+  readonly clock?: Clock;
+}
 
 export interface ServedTools {
   readonly url?: string;
@@ -29,25 +36,44 @@ export async function serveToolsOnStdio(tools: readonly Tool[]): Promise<ServedT
 }
 
 /** Over streamable HTTP on this machine; each session has its own tool state. */
-export async function serveToolsOnHttp(tools: readonly Tool[], port: number): Promise<ServedTools> {
+export async function serveToolsOnHttp(
+  tools: readonly Tool[],
+  { port, idleMs = 3_600_000, clock = realClock() }: HttpOptions,
+): Promise<ServedTools> {
   const isHostKnown = localhostHostValidation();
   const isOriginKnown = localhostOriginValidation();
-  const sessions = new Map<
-    string,
-    { readonly transport: NodeStreamableHTTPServerTransport; close(): Promise<void> }
-  >();
+  const sessions = new Map<string, HttpSession>();
   const http = createServer(async (request, response) => {
     if (!isHostKnown(request, response) || !isOriginKnown(request, response)) return;
-    const known = sessions.get(String(request.headers['mcp-session-id']));
-    if (known) return known.transport.handleRequest(request, response);
+    const id = request.headers['mcp-session-id'];
+    if (id !== undefined) {
+      const known = sessions.get(String(id));
+      known?.touch();
+      if (known) return known.transport.handleRequest(request, response);
+      response.writeHead(404, { 'content-type': 'application/json' }).end(SESSION_NOT_FOUND);
+      return;
+    }
     const session = openSession(tools);
     const transport = new NodeStreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
-      onsessioninitialized: (id) => void sessions.set(id, { transport, close: session.close }),
-      onsessionclosed: async (id) => {
-        sessions.delete(id);
-        await session.close();
+      onsessioninitialized: (id) => {
+        let cancelTimer = () => {};
+        const close = async () => {
+          cancelTimer();
+          sessions.delete(id);
+          await session.close();
+        };
+        const touch = () => {
+          cancelTimer();
+          cancelTimer = clock.timer(idleMs, () => {
+            if (session.calls() > 0) touch();
+            else void close().catch(() => {}); // a tool that fails to close has nobody left to tell
+          });
+        };
+        touch();
+        sessions.set(id, { transport, touch, close });
       },
+      onsessionclosed: (id) => sessions.get(id)?.close(),
     });
     await session.server.connect(transport);
     await transport.handleRequest(request, response);
@@ -66,10 +92,32 @@ export async function serveToolsOnHttp(tools: readonly Tool[], port: number): Pr
   };
 }
 
+/** What makes a client begin a new session. */
+const SESSION_NOT_FOUND = JSON.stringify({
+  jsonrpc: '2.0',
+  error: { code: -32_001, message: 'Session not found' },
+  id: null,
+});
+
+interface HttpSession {
+  readonly transport: NodeStreamableHTTPServerTransport;
+  /** Somebody spoke: the time of silence begins anew. */
+  touch(): void;
+  close(): Promise<void>;
+}
+
+interface ToolSession {
+  readonly server: McpServer;
+  /** In progress. */
+  calls(): number;
+  close(): Promise<void>;
+}
+
 /** A session stands in for a trajectory: tools open at their first call in it and are closed with it. */
-function openSession(tools: readonly Tool[]): { readonly server: McpServer; close(): Promise<void> } {
+function openSession(tools: readonly Tool[]): ToolSession {
   const controller = new AbortController();
   const clock = realClock();
+  let calls = 0;
   const trajectory: TrajectorySoFar = {
     id: randomUUID(),
     step: 0,
@@ -92,6 +140,7 @@ function openSession(tools: readonly Tool[]): { readonly server: McpServer; clos
       name,
       { ...(description !== undefined && { description }), inputSchema: unchecked({ ...inputSchema }) },
       async (input, { mcpReq }) => {
+        calls++;
         const outcome = await runTool(
           { id: String(mcpReq.id), name, arguments: input as Record<string, unknown> },
           {
@@ -103,6 +152,7 @@ function openSession(tools: readonly Tool[]): { readonly server: McpServer; clos
             contextOf: (one) => states.contextOf(one),
           },
         );
+        calls--;
         if (outcome.kind === 'environment') return failed(outcome.error.message);
         if (outcome.kind === 'stopped') return failed('the call was cancelled');
         const { result, problem } = outcome.run;
@@ -113,6 +163,7 @@ function openSession(tools: readonly Tool[]): { readonly server: McpServer; clos
   }
   return {
     server,
+    calls: () => calls,
     close: async () => {
       controller.abort(new Error('the session was closed'));
       await states.closeAll({ score: false });

@@ -1,6 +1,6 @@
 /** When a tool loop ends before the model has nothing more to ask: conditions, checked after replies and tools. */
 import type { ChatReply } from '../chat/chat.ts';
-import type { Reward } from '../reward/reward.ts';
+import type { TrajectoryReward } from '../reward/reward.ts';
 import type { Task, ToolRun } from '../types.ts';
 import type { AgentContext } from './agent.ts';
 
@@ -58,11 +58,13 @@ export const failedToolCalls = (times = 3): Stop<never> => ({
 });
 
 /** A reward, asked after every reply, is content. */
-export const isCorrect = <T>(by: Reward<T>, least = 1): Stop<T> => ({
+export const isCorrect = <T>(by: TrajectoryReward<T>, least = 1): Stop<T> => ({
   name: `${by.name} is ${least}`,
   isMet: async ({ context, runs }) => {
     if (runs) return false;
     const { task, signal } = context;
-    return (await by.score({ task, trajectory: context.trajectory(), signal })) >= least;
+    const trajectory = context.trajectory();
+    const value = await by.score({ task, trajectory, solution: trajectory.text, signal });
+    return (typeof value === 'number' ? value : value.score) >= least;
   },
 });

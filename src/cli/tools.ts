@@ -29,12 +29,16 @@ export function registerTools(program: Command): void {
     .description('offers the tools of a file as an MCP server: on stdin and stdout, or over HTTP')
     .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
     .option('--http <port>', 'streamable HTTP on 127.0.0.1; 0 takes a free port')
-    .action(async (file: string, { http }: { http?: string }) => {
+    .option('--idle-minutes <minutes>', 'an HTTP session silent for so long is closed', '60')
+    .action(async (file: string, { http, idleMinutes }: { http?: string; idleMinutes: string }) => {
       const box = await openTools(file);
       const served =
         http === undefined
           ? await serveToolsOnStdio(box.tools)
-          : await serveToolsOnHttp(box.tools, portOf(http));
+          : await serveToolsOnHttp(box.tools, {
+              port: portOf(http),
+              idleMs: 60_000 * minutesOf(idleMinutes),
+            });
       if (served.url !== undefined) console.log(`serving ${box.tools.length} tools at ${served.url}`);
       await new Promise<void>((stop) => {
         for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop());
@@ -57,6 +61,12 @@ async function openTools(file: string): Promise<ToolBox> {
     throw new ConfigError(`${file} is neither a tool nor a list of tools, as tool() makes them`);
   }
   return { tools: list, close: async () => {} };
+}
+
+function minutesOf(text: string): number {
+  const minutes = Number(text);
+  if (minutes > 0 && Number.isFinite(minutes)) return minutes;
+  throw new ConfigError(`--idle-minutes takes a number above 0, not ${text}`);
 }
 
 function portOf(text: string): number {

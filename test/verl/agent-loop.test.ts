@@ -211,6 +211,62 @@ describe('verl 1.B', () => {
     expect(await roles({ tokensPerTrajectory: tokens + 5 })).toEqual(['user', 'assistant']);
   });
 
+  test('B8: the output has tokens, masks, log-probs, turns and times; an agent that sets its reward is not scored', async () => {
+    const { count } = counted();
+    const scored: string[] = [];
+    const spy = reward('spy', ({ trajectory }) => scored.push(trajectory.id));
+    const own = agent(
+      async ({ task, model, tools, reward: rewardItself, extra }) => {
+        const chat = model.chat({ tools });
+        chat.user('go');
+        await chat.runTools(await chat.sample());
+        await chat.sample();
+        extra.note = 'kept';
+        if (task.own !== undefined) {
+          rewardItself(-1);
+          rewardItself(task.own as number);
+        }
+      },
+      { tools: [count] },
+    );
+    const engine = scriptedEngine({ tokenizer, reply: ({ turn }) => (turn === 0 ? call('count') : 'done') });
+    const groups = await rollout({
+      tasks: [{ own: 0.25 }, {}, { own: Number.NaN }].map((task, index) => ({ index, task })),
+      attempts: 1,
+      step: 1,
+      agent: own,
+      server: engine,
+      format,
+      rewards: [spy],
+      seed: 1,
+      tolerateFailedShare: 1,
+    });
+    const [first, second, third] = groups.map(({ attempts }) => attempts[0]!);
+    expect([first!.reward, first!.rewards, first!.trajectory.ownReward]).toEqual([
+      0.25,
+      { agent: 0.25 },
+      0.25,
+    ]);
+    expect([second!.reward, second!.rewards, scored]).toEqual([1, { spy: 1 }, [second!.trajectory.id]]);
+    expect(third!.trajectory.end).toMatchObject({
+      boundary: 'agent',
+      message: expect.stringMatching(/own reward is NaN; it must be a finite number/),
+    });
+    const { segments, turns, spans, extra } = first!.trajectory;
+    const [{ ids, sampled, logprobs, versions }] = segments as [(typeof segments)[number]];
+    const prompt = engine.requests[0]!.prompt.length;
+    const [reply] = engine.replies; // the first of each trajectory are alike
+    expect(ids.slice(prompt, prompt + reply!.ids.length)).toEqual(reply!.ids);
+    expect(logprobs.slice(prompt, prompt + reply!.ids.length)).toEqual(reply!.logprobs);
+    expect([sampled[prompt - 1], sampled[prompt], versions[prompt - 1], versions[prompt]]).toEqual([
+      0, 1, -1, 0,
+    ]);
+    expect([turns.length, extra.note]).toEqual([2, 'kept']);
+    expect([...new Set(spans.map(({ kind }) => kind))].sort()).toEqual(
+      expect.arrayContaining(['generate', 'tool']),
+    );
+  });
+
   test('B9: several outputs of one session are segments with one reward', async () => {
     const compressing = agent(async ({ model }) => {
       const first = model.chat();
@@ -223,6 +279,22 @@ describe('verl 1.B', () => {
     const { trajectory } = await play(compressing, ({ turn }) => `part ${turn}`);
     expect(trajectory.segments).toHaveLength(2);
     expect(trajectory.turns.map(({ segment }) => segment)).toEqual([0, 1]);
+  });
+
+  test('B11: ReAct is the tool loop under its own name, as the recipe and seed 002 spell it', async () => {
+    const { count, runs } = counted();
+    const builtIn = builtInAgents({ prompt: promptOf, tools: [count] });
+    const options = { directory: '.', tools: [count], builtIn };
+    for (const name of ['recipe.langgraph_agent.react_agent_loop.ReactAgentLoop', 'RectAgentLoop']) {
+      expect(await loadAgent(name, {}, options)).toBe(builtIn.react_agent);
+    }
+    const reply: ScriptedEngineOptions['reply'] = ({ turn }) => (turn === 0 ? call('count') : 'done');
+    const react = await play(builtIn.react_agent!, reply);
+    const loop = await play(builtIn.tool_agent!, reply);
+    expect(runs).toHaveLength(2);
+    expect(react.trajectory.messages.map(({ role }) => role)).toEqual(
+      loop.trajectory.messages.map(({ role }) => role),
+    );
   });
 
   test('B12: a row may choose among the tools; prompt, parser and error list follow it', async () => {

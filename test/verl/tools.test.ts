@@ -5,12 +5,17 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  fromA2aSkills,
+  fromMcpTool,
   loadToolFile,
   reward,
   rollout,
   type Task,
   type Tool,
+  type ToolSchema,
   type Turn,
+  toA2aSkills,
+  toMcpTool,
   tool,
   toolLoop,
   toolsFromConfig,
@@ -415,5 +420,85 @@ describe('verl 1.C', () => {
     });
     expect(found!.metrics).toEqual({ query_count: 2, total_results: 2 });
     expect(missing!.problem?.kind).toBe('bad-arguments');
+  });
+
+  /** A server that speaks the least of MCP over HTTP: enough to be slow to start and to answer in several parts. */
+  async function mcpService(startsAtRequest: number) {
+    const times: number[] = [];
+    let requests = 0;
+    const server = createServer((request, response) => {
+      let text = '';
+      request.on('data', (chunk) => {
+        text += chunk;
+      });
+      request.on('end', () => {
+        if (request.method !== 'POST') return response.writeHead(405).end();
+        if (++requests < startsAtRequest) return response.writeHead(503).end();
+        const { id, method, params } = JSON.parse(text);
+        if (id === undefined) return response.writeHead(202).end();
+        const results: Record<string, () => object> = {
+          initialize: () => ({
+            protocolVersion: params.protocolVersion,
+            capabilities: { tools: {} },
+            serverInfo: { name: 'fake', version: '1' },
+          }),
+          'tools/list': () => ({
+            tools: ['search', 'write'].map((name) => ({ name, inputSchema: { type: 'object' } })),
+          }),
+          'tools/call': () => {
+            times.push(performance.now());
+            const parts = ['one', 'two'].map((part) => ({ type: 'text', text: part }));
+            return { content: parts, isError: params.arguments.bad === true };
+          },
+        };
+        const json = JSON.stringify({ jsonrpc: '2.0', id, result: results[method]!() });
+        response.writeHead(200, { 'content-type': 'application/json' }).end(json);
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`, times };
+  }
+
+  test('C16: an MCP entry as verl writes it: retried until the server is there, chosen by name, limited in rate', async () => {
+    const { url, times } = await mcpService(2);
+    const path = await folder({
+      'servers.json': JSON.stringify({ mcpServers: { fake: { url } } }),
+      'mcp.yaml': `tools:
+  - class_name: verl.tools.mcp_search_tool.MCPSearchTool
+    config: { rate_limit: 20, timeout: 5, type: mcp }
+    mcp: { mcp_servers_config_path: ./servers.json, tool_selected_list: [search] }
+`,
+    });
+    const box = await loadToolFile(join(path, 'mcp.yaml'));
+    onTestFinished(() => box.close());
+    expect(box.tools.map(({ name }) => name)).toEqual(['search']);
+    const { trajectory } = await play(box.tools, ({ turn }) =>
+      turn === 0 ? call('search') + call('search', { bad: true }) + call('search') : 'done',
+    );
+    const { toolRuns } = trajectory.turns[0]!;
+    expect(toolRuns.map(({ result, problem }) => [result, problem?.kind])).toEqual([
+      ['one\ntwo', undefined],
+      ["Error executing tool 'search': one\ntwo", 'tool-threw'],
+      ['one\ntwo', undefined],
+    ]);
+    expect(times).toHaveLength(3);
+  });
+
+  test('C16b: A2A skills become function schemas: with their own where the card has them, one message where not', () => {
+    const own: ToolSchema = {
+      type: 'function',
+      function: {
+        name: 'book',
+        description: 'Books a flight.',
+        parameters: { type: 'object', properties: { to: { enum: ['Rome'] } }, required: ['to'] },
+      },
+    };
+    const { skills, extension } = toA2aSkills([own]);
+    expect(skills[0]).toMatchObject({ id: 'book', description: 'Books a flight.' });
+    expect(fromA2aSkills(skills, [extension])).toEqual([own]);
+    const [plain] = fromA2aSkills(skills);
+    expect(plain!.function.parameters).toMatchObject({ type: 'object', required: ['message'] });
+    expect(fromMcpTool(toMcpTool(own))).toEqual(own);
   });
 });

@@ -2,10 +2,10 @@
  * Tools that tell a model how good its answer is: verl's `Gsm8kTool` and `Geo3kTool`. The right answer comes with
  * the row (`tools_kwargs.NAME.create_kwargs.ground_truth`). A call that does not improve on the last one costs 0.05.
  */
+import { isSameExpression, isSameNumber } from '../../lib/answers.ts';
 import type { ToolSchema } from '../../types.ts';
 import { type ClassTool, classTool, type ResultLimits } from '../class-tool.ts';
 import type { Tool } from '../tool.ts';
-import { evaluateExpression } from './calculator.ts';
 
 const answerSchema = (name: string, what: string): ToolSchema => ({
   type: 'function',
@@ -52,47 +52,4 @@ function answerTool(isRight: (answer: string, truth: string) => boolean): ClassT
       instances.delete(id);
     },
   };
-}
-
-/** The last number of each, commas and currency aside. */
-export function isSameNumber(answer: string, truth: string): boolean {
-  const [given, right] = [lastNumber(answer), lastNumber(truth)];
-  return given !== undefined && given === right;
-}
-
-function lastNumber(text: string): number | undefined {
-  const numbers = text.slice(-300).match(/-?[\d.,]*\d/g);
-  const last = numbers?.at(-1)?.replaceAll(',', '');
-  return last === undefined || Number.isNaN(Number(last)) ? undefined : Number(last);
-}
-
-/** Equal as text, or as numbers once LaTeX's fractions, roots and π are worked out. */
-export function isSameExpression(answer: string, truth: string): boolean {
-  const [given, right] = [plain(answer), plain(truth)];
-  if (given === right) return given !== '';
-  try {
-    const [left, other] = [evaluateExpression(given), evaluateExpression(right)];
-    return Math.abs(left - other) <= 1e-6 * Math.max(1, Math.abs(other));
-  } catch {
-    return false;
-  }
-}
-
-function plain(text: string): string {
-  let read = text.trim();
-  read = /\\boxed\{(.*)\}/.exec(read)?.[1] ?? read;
-  for (let before = ''; before !== read; ) {
-    before = read;
-    read = read
-      .replace(/\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}/g, '(($1)/($2))')
-      .replace(/(\d)?\s*\\sqrt\s*\{([^{}]*)\}/g, (_, factor: string | undefined, inner: string) =>
-        factor === undefined ? `sqrt(${inner})` : `${factor}*sqrt(${inner})`,
-      );
-  }
-  return read
-    .replace(/(\d)\s*\\pi/g, '$1*PI')
-    .replace(/\\pi/g, 'PI')
-    .replace(/\\(?:cdot|times)/g, '*')
-    .replace(/\\(?:left|right|text|mathrm|circ|degree)|[$°{}]|\^\s*\\circ|\s+/g, '')
-    .replace(/\^$/, '');
 }

@@ -1,4 +1,4 @@
-import { Parser } from 'expr-eval-fork';
+import { evaluateExpression } from '../../lib/expression.ts';
 import type { ToolSchema } from '../../types.ts';
 import { type Tool, tool } from '../tool.ts';
 
@@ -14,15 +14,6 @@ export const CALCULATOR_SCHEMA: ToolSchema = {
     },
   },
 };
-
-const parser = new Parser({ operators: { assignment: false, logical: false, comparison: false, in: false } });
-
-/** Arithmetic only: nothing of the program can be reached from an expression. */
-export function evaluateExpression(expression: string): number {
-  const value: unknown = parser.evaluate(expression.replaceAll(',', '').replaceAll('**', '^'));
-  if (typeof value !== 'number' || !Number.isFinite(value)) throw new Error(`the result is ${String(value)}`);
-  return value;
-}
 
 export function calculatorTool(schema: ToolSchema = CALCULATOR_SCHEMA): Tool {
   const { name, description, parameters } = schema.function;
