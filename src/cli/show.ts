@@ -85,8 +85,13 @@ function listing(step: number, entries: readonly IndexEntry[]): string {
 
 /** By the tokenizer of the run's newest checkpoint, or else of the model it started from. */
 export async function decoderOf(run: string): Promise<Decode> {
+  const { tokenizer } = await loadModelFiles(await modelOf(run));
+  return (ids) => tokenizer.decode(ids);
+}
+
+/** The run's newest checkpoint, or else the model it started from. */
+export async function modelOf(run: string): Promise<string> {
   const checkpoint = await readLatestCheckpoint(run);
   const options = JSON.parse(await readFile(runPaths(run).options, 'utf8')) as { model: string };
-  const { tokenizer } = await loadModelFiles(checkpoint?.path ?? options.model);
-  return (ids) => tokenizer.decode(ids);
+  return checkpoint?.path ?? options.model;
 }

@@ -1,0 +1,239 @@
+import { existsSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import pc from 'picocolors';
+import type { Tool } from '../agent/tool.ts';
+import { toolLoop } from '../agent/tool-loop.ts';
+import { embedded } from '../engine/embedded.ts';
+import { ConfigError } from '../errors.ts';
+import { gateway } from '../gateway/gateway.ts';
+import { limitsWithin, resolveOptions } from '../options.ts';
+import { rollout } from '../rollout.ts';
+import { openChatFormat } from '../run.ts';
+import type { Group, Message } from '../types.ts';
+import type { ForkRequest } from '../watch/dashboard/api.ts';
+import { endName } from '../watch/rollout-metrics.ts';
+import { listCheckpoints, runPaths, writeOptions } from '../watch/run-directory.ts';
+import {
+  listSteps,
+  readStepIndex,
+  readTrajectory,
+  type StoredTrajectory,
+  writeTrajectories,
+} from '../watch/trajectory-store.ts';
+import { recordedRunFile } from './eval.ts';
+import { textOf } from './print-trajectory.ts';
+import { loadRunFile } from './run-file.ts';
+import { modelOf } from './show.ts';
+
+interface ForkFlags {
+  readonly turn: number;
+  readonly edit: readonly string[];
+  readonly attempts: number;
+  readonly checkpoint?: string;
+  readonly config?: string;
+  readonly json?: boolean;
+}
+
+export function registerFork(program: Command): void {
+  program
+    .command('fork')
+    .description(
+      'continue a recorded trajectory from a turn, with a message changed, and compare the outcomes',
+    )
+    .argument('<run>', 'run directory')
+    .argument('<step>', 'step', Number)
+    .argument('<task>', 'task, by its number in the dataset', Number)
+    .argument('<attempt>', 'attempt at it', Number)
+    .requiredOption('--turn <k>', 'the first turn that is sampled anew, from 1', Number)
+    .option(
+      '--edit <number=text>',
+      'replace the text of a message, numbered from 0; may be repeated',
+      collect,
+      [],
+    )
+    .option('--attempts <n>', 'how many continuations', Number, 4)
+    .option('--checkpoint <step or directory>', "which weights; the run's newest checkpoint if not given")
+    .option('--config <file>', "run file with agent and rewards; the run's own if not given")
+    .option('--json', 'print JSON')
+    .addHelpText(
+      'after',
+      "\nExample: rollcall fork runs/quickstart-1 1 0 0 --turn 3 --edit '4=2538' --attempts 8",
+    )
+    .action(async (run: string, step: number, task: number, attempt: number, flags: ForkFlags) => {
+      const { original, directory, groups } = await forkTrajectory(
+        run,
+        {
+          step,
+          position: await positionOf(run, step, task, attempt),
+          turn: flags.turn,
+          attempts: flags.attempts,
+          edits: Object.fromEntries(flags.edit.map(readEdit)),
+        },
+        flags,
+      );
+      if (flags.json) console.log(JSON.stringify({ directory, outcomes: groups[0]!.attempts.map(outcome) }));
+      else print(original, flags.turn, groups[0]!, directory);
+    });
+}
+
+export interface Fork {
+  readonly original: StoredTrajectory;
+  /** A run directory with the continuations alone. */
+  readonly directory: string;
+  readonly groups: readonly Group[];
+}
+
+/**
+ * Takes the dialogue up to turn k, edits it, and continues it n times as the tool loop with the run's tools, limits
+ * and rewards. The dialogue is rendered again from its messages, so a recorded reply is context here, never trained.
+ */
+export async function forkTrajectory(
+  run: string,
+  request: ForkRequest,
+  { checkpoint, config, signal }: { checkpoint?: string; config?: string; signal?: AbortSignal } = {},
+): Promise<Fork> {
+  const index = await readStepIndex(run, request.step);
+  const entry = index.trajectories[request.position];
+  if (!entry) throw new ConfigError(`step ${request.step} of ${run} has no trajectory ${request.position}`);
+  const { trajectory: original } = await readTrajectory(run, request.step, entry);
+  const messages = edited(dialogueBefore(original, request.turn), request.edits);
+  const options = resolveOptions(await loadRunFile(config ?? (await recordedRunFile(run))));
+  const model = checkpoint === undefined ? await modelOf(run) : await checkpointAt(run, checkpoint);
+  const { directory: folder, format } = await openChatFormat(model, { trustPrompt: options.trustPrompt });
+  const server = gateway(await (options.backend ?? embedded()).openServers(folder));
+  try {
+    const { contextTokens } = await server.info();
+    const groups = await rollout({
+      name: 'fork',
+      tasks: [{ index: original.taskIndex, task: original.task }],
+      attempts: request.attempts,
+      step: request.step,
+      agent: toolLoop({ prompt: messages, tools: options.agent.tools as readonly Tool[], name: 'fork' }),
+      rewards: options.rewards,
+      server,
+      format,
+      limits: limitsWithin(options.limits, contextTokens),
+      sampling: options.sampling,
+      seed: options.seed,
+      stopOnAgentFailure: true,
+      ...(signal ? { signal } : {}),
+    });
+    const directory = await freeForkDirectory(run, original, request.turn);
+    const { step, position, turn } = request;
+    const { taskIndex, attempt } = original;
+    await writeOptions(directory, {
+      model: folder,
+      fork: { step, position, taskIndex, attempt, turn, edits: request.edits },
+    });
+    await writeTrajectories(directory, step, groups as readonly Group[]);
+    return { original, directory, groups: groups as readonly Group[] };
+  } finally {
+    await server.close();
+  }
+}
+
+/** What had been said when turn k began. Replies of the prompt itself (examples) come first and are not turns. */
+function dialogueBefore({ messages, turns }: StoredTrajectory, turn: number): readonly Message[] {
+  if (!Number.isInteger(turn) || turn < 1 || turn > turns.length) {
+    throw new ConfigError(`there is no turn ${turn} in this trajectory; it has turns 1 to ${turns.length}`);
+  }
+  const replies = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []));
+  const cut = replies[replies.length - turns.length + turn - 1];
+  if (cut === undefined)
+    throw new ConfigError('this trajectory rewrote its dialogue; it cannot be forked by turn');
+  return messages.slice(0, cut);
+}
+
+function edited(messages: readonly Message[], edits: ForkRequest['edits']): readonly Message[] {
+  const beyond = Object.keys(edits).find((number) => Number(number) >= messages.length);
+  if (beyond !== undefined) {
+    throw new ConfigError(
+      `message ${beyond} lies past the fork; messages 0 to ${messages.length - 1} can be edited`,
+    );
+  }
+  return messages.map((message, at): Message => {
+    const text = edits[at];
+    return text === undefined ? message : { ...message, content: text };
+  });
+}
+
+async function positionOf(run: string, step: number, task: number, attempt: number): Promise<number> {
+  const steps = await listSteps(run);
+  if (!steps.includes(step))
+    throw new ConfigError(`${run} has no step ${step}; it has ${steps.join(', ') || 'none'}`);
+  const { trajectories } = await readStepIndex(run, step);
+  const position = trajectories.findIndex((entry) => entry.taskIndex === task && entry.attempt === attempt);
+  if (position >= 0) return position;
+  throw new ConfigError(
+    `step ${step} of ${run} has no attempt ${attempt} at task ${task}; see rollcall show ${run} ${step}`,
+  );
+}
+
+async function checkpointAt(run: string, wanted: string): Promise<string> {
+  if (!/^\d+$/.test(wanted)) return wanted;
+  const path = join(runPaths(run).checkpoints, `global_step_${wanted}`);
+  if (existsSync(path)) return path;
+  const kept = await listCheckpoints(run);
+  throw new ConfigError(`${run} has no checkpoint of step ${wanted}; it keeps ${kept.join(', ') || 'none'}`);
+}
+
+async function freeForkDirectory(run: string, { step, taskIndex, attempt }: StoredTrajectory, turn: number) {
+  const name = join(run, 'forks', `step-${step}_task-${taskIndex}_attempt-${attempt}_turn-${turn}`);
+  for (let number = 1; ; number++) {
+    const directory = number === 1 ? name : `${name}-${number}`;
+    if (existsSync(directory)) continue;
+    await mkdir(directory, { recursive: true });
+    return directory;
+  }
+}
+
+const collect = (value: string, before: readonly string[]) => [...before, value];
+
+function readEdit(text: string): [string, string] {
+  const found = /^(\d+)=(.*)$/s.exec(text);
+  if (!found)
+    throw new ConfigError(`--edit ${text}: write the number of a message and its new text, as in 4=2538`);
+  return [found[1]!, found[2]!];
+}
+
+const outcome = ({ trajectory, reward }: Group['attempts'][number]) => ({
+  attempt: trajectory.attempt,
+  reward: reward ?? null,
+  end: endName(trajectory.end),
+  turns: trajectory.turns.length,
+  text: trajectory.text,
+});
+
+function print(original: StoredTrajectory, turn: number, { attempts }: Group, directory: string): void {
+  console.log(pc.bold(`${original.id}: reward ${original.reward ?? 'none'}, ${endName(original.end)}`));
+  console.log(printDialogue(original.messages), '\n');
+  for (const { trajectory, reward } of attempts) {
+    console.log(
+      pc.bold(
+        `continued from turn ${turn}, ${trajectory.attempt + 1}: reward ${reward ?? 'none'}, ${endName(trajectory.end)}`,
+      ),
+    );
+    console.log(printDialogue(trajectory.messages), '\n');
+  }
+  const rewards = attempts.flatMap(({ reward }) => reward ?? []);
+  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length);
+  console.log(
+    `mean reward ${mean.toFixed(3)} over ${rewards.length} continuations; the original got ${original.reward ?? 'none'}`,
+  );
+  console.log(pc.dim(`written to ${directory}`));
+}
+
+function printDialogue(messages: readonly Message[]): string {
+  return messages
+    .map((message, at) => {
+      const calls = message.role === 'assistant' ? (message.toolCalls ?? []) : [];
+      const said = [
+        textOf(message.content).trim(),
+        ...calls.map((call) => pc.cyan(`${call.name}(${JSON.stringify(call.arguments)})`)),
+      ].filter((text) => text !== '');
+      return `${pc.dim(`#${at}`.padStart(4))} ${pc.bold(message.role.padEnd(9))} ${said.join(' ')}`;
+    })
+    .join('\n');
+}

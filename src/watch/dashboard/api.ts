@@ -1,0 +1,151 @@
+/** What the page asks and what it gets: the one description that server and page share. */
+import type { StoredTrajectory } from '../trajectory-store.ts';
+
+export interface RunSummary {
+  readonly id: string;
+  /** As it was named on the command line. */
+  readonly name: string;
+  /** `live`: written to within the last minute; `stopped`: neither finished nor written to. */
+  readonly state: 'live' | 'finished' | 'stopped' | 'empty';
+  /** Newest step with metrics. */
+  readonly step: number | null;
+  readonly plannedSteps: number | null;
+  readonly seconds: number | null;
+  readonly model: string;
+  readonly algorithm: string;
+  readonly agent: string;
+  readonly rewards: readonly string[];
+  /** Set for the outcomes of `rollcall fork`. */
+  readonly fork: ForkOrigin | null;
+}
+
+export interface ForkOrigin {
+  readonly step: number;
+  readonly position: number;
+  readonly taskIndex: number;
+  readonly attempt: number;
+  readonly turn: number;
+}
+
+export interface RunList {
+  readonly runs: readonly RunSummary[];
+  /** Whether this server can continue a trajectory. */
+  readonly canFork: boolean;
+}
+
+/** metrics.jsonl, column by column; null where a step has no such number. */
+export interface MetricsView {
+  readonly steps: readonly number[];
+  readonly seconds: readonly number[];
+  readonly series: Readonly<Record<string, readonly (number | null)[]>>;
+  /** Steps whose trajectories are on disk. */
+  readonly recorded: readonly number[];
+}
+
+export interface AttemptRow {
+  /** Number of the trajectory in its step: its name in links. */
+  readonly position: number;
+  readonly taskIndex: number;
+  readonly attempt: number;
+  readonly reward: number | null;
+  readonly advantage: number | null;
+  readonly end: string;
+  readonly message: string | null;
+  readonly turns: number;
+  readonly problems: number;
+  readonly tokens: number;
+  readonly sampledTokens: number;
+}
+
+export interface StepView {
+  readonly step: number;
+  readonly attempts: readonly AttemptRow[];
+  /** By task index: the first words that the model was given. */
+  readonly titles: Readonly<Record<number, string>>;
+}
+
+export interface SearchView {
+  readonly hits: readonly { readonly position: number; readonly snippet: string }[];
+}
+
+/** Columns of one segment; null stands for NaN: not asked. */
+export interface TokenColumns {
+  readonly ids: readonly number[];
+  /** Text of each token; a character spread over several stands at its last. */
+  readonly texts: readonly string[];
+  readonly sampled: readonly number[];
+  readonly trained: readonly number[];
+  readonly rolloutLogprobs: readonly (number | null)[];
+  readonly trainerLogprobs: readonly (number | null)[];
+  readonly entropies: readonly (number | null)[];
+  readonly advantages: readonly (number | null)[];
+  readonly versions: readonly number[];
+  readonly turns: readonly number[];
+  /** Tokens [start, end) that encoding the text again would not give. */
+  readonly retokenised: { readonly start: number; readonly end: number; readonly tokens: number } | null;
+}
+
+export interface TrajectoryView {
+  readonly row: AttemptRow;
+  readonly count: number;
+  readonly trajectory: StoredTrajectory;
+  readonly segments: readonly TokenColumns[];
+  /** Why there are no texts, where the tokenizer cannot be had. */
+  readonly withoutTexts: string | null;
+}
+
+export interface TimelineLane {
+  readonly position: number;
+  readonly taskIndex: number;
+  readonly attempt: number;
+  readonly spans: readonly {
+    readonly kind: string;
+    readonly name: string;
+    readonly turn: number;
+    readonly start: number;
+    readonly end: number;
+    readonly problem?: string;
+    readonly server?: string;
+  }[];
+}
+
+export interface TimelineView {
+  readonly step: number;
+  readonly lanes: readonly TimelineLane[];
+}
+
+export interface FailureRow {
+  readonly position: number;
+  readonly taskIndex: number;
+  readonly attempt: number;
+  /** `ends/truncated-turns`, `tools/problems/unknown-tool`: the metric's name. */
+  readonly kind: string;
+  readonly turn: number | null;
+  readonly message: string;
+}
+
+export interface StepFailures {
+  readonly step: number;
+  readonly failures: readonly FailureRow[];
+}
+
+/** Where a task was attempted. */
+export interface TaskPlaces {
+  readonly taskIndex: number;
+  readonly steps: readonly number[];
+}
+
+export interface ForkRequest {
+  readonly step: number;
+  readonly position: number;
+  readonly turn: number;
+  readonly attempts: number;
+  /** Message number → its new text. */
+  readonly edits: Readonly<Record<number, string>>;
+}
+
+export interface ForkResult {
+  /** The fork's run id on this server. */
+  readonly run: string;
+  readonly step: number;
+}

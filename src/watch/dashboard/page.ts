@@ -1,0 +1,70 @@
+/** The page: shipped in the package; in a clone, Vite builds it when it is first needed or its sources changed. */
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ConfigError } from '../../errors.ts';
+
+/** Each file by its path in the page; whatever is not here does not exist. */
+export type Page = ReadonlyMap<string, { readonly bytes: Buffer; readonly type: string }>;
+
+const TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+};
+
+export async function loadPage(say: (line: string) => void = () => {}): Promise<Page> {
+  const root = packageRoot();
+  const built = join(root, 'dist', 'dashboard');
+  const sources = join(root, 'web');
+  if (existsSync(join(sources, 'index.html'))) await buildIfChanged(sources, built, say);
+  if (!existsSync(join(built, 'index.html'))) {
+    throw new ConfigError(`the dashboard's page is missing from ${built}; reinstall the package`);
+  }
+  const files = await readdir(built, { recursive: true, withFileTypes: true });
+  const page = new Map<string, { bytes: Buffer; type: string }>();
+  for (const file of files) {
+    const path = join(file.parentPath, file.name);
+    const type = TYPES[file.name.split('.').at(-1)!];
+    if (!file.isFile() || type === undefined) continue;
+    const name = path.slice(built.length).replaceAll('\\', '/');
+    page.set(name, { bytes: await readFile(path), type });
+  }
+  return page;
+}
+
+/** Builds the page unless it was built from exactly these sources. */
+async function buildIfChanged(sources: string, built: string, say: (line: string) => void): Promise<void> {
+  const hash = await hashOf(sources);
+  const stamp = join(built, 'sources.sha256');
+  const known = await readFile(stamp, 'utf8').catch(() => '');
+  if (known === hash) return;
+  say('Building the page (once).');
+  const { build } = await import('vite').catch(() => {
+    throw new ConfigError("the dashboard's page is not built and Vite is not installed; run npm install");
+  });
+  await build({
+    root: sources,
+    configFile: join(sources, 'vite.config.ts'),
+    logLevel: 'error',
+    build: { outDir: built, emptyOutDir: true },
+  });
+  await writeFile(stamp, hash);
+}
+
+async function hashOf(folder: string): Promise<string> {
+  const hash = createHash('sha256');
+  const files = await readdir(folder, { recursive: true, withFileTypes: true });
+  const paths = files.filter((file) => file.isFile()).map((file) => join(file.parentPath, file.name));
+  for (const path of paths.sort()) hash.update(path.slice(folder.length)).update(await readFile(path));
+  return hash.digest('hex');
+}
+
+function packageRoot(): string {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder);
+  return folder;
+}

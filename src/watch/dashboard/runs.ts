@@ -1,0 +1,212 @@
+import { existsSync } from 'node:fs';
+import { open, readdir, readFile, stat } from 'node:fs/promises';
+import { basename, join, resolve } from 'node:path';
+import { ConfigError } from '../../errors.ts';
+import { runPaths } from '../run-directory.ts';
+import { listSteps, readStepIndex, type StepIndex } from '../trajectory-store.ts';
+import type { ForkOrigin, MetricsView, RunSummary } from './api.ts';
+
+/** Not written to for so long: no longer called live. */
+const LIVE_MS = 60_000;
+const KEPT_INDEXES = 8;
+
+/** A run directory that is shown. Nothing a browser sends becomes part of a path but whole numbers and hashes. */
+export class WatchedRun {
+  readonly id: string;
+  readonly directory: string;
+  readonly #name: string;
+  readonly #metrics: MetricsTail;
+  readonly #indexes = new Map<number, Promise<StepIndex>>();
+  readonly #tasks = new Map<number, Set<number>>();
+
+  constructor(id: string, name: string, directory: string) {
+    this.id = id;
+    this.directory = directory;
+    this.#name = name;
+    this.#metrics = new MetricsTail(runPaths(directory).metrics);
+  }
+
+  async summary(now: number): Promise<RunSummary> {
+    const paths = runPaths(this.directory);
+    const options = await readJson(paths.options);
+    const { steps, seconds } = await this.#metrics.read();
+    const changed = await stat(paths.metrics).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => 0,
+    );
+    const isFinished = existsSync(paths.summary);
+    const fork = (options['fork'] as ForkOrigin | undefined) ?? null;
+    const state = isFinished || fork ? 'finished' : now - changed < LIVE_MS ? 'live' : 'stopped';
+    return {
+      id: this.id,
+      name: this.#name,
+      state: steps.length === 0 && state === 'stopped' ? 'empty' : state,
+      step: steps.at(-1) ?? null,
+      plannedSteps: typeof options['steps'] === 'number' ? options['steps'] : null,
+      seconds: seconds.at(-1) ?? null,
+      model: basename(String(options['model'] ?? '')),
+      algorithm: nameOf(options['algorithm']),
+      agent: nameOf(options['agent']),
+      rewards: Array.isArray(options['rewards']) ? options['rewards'].map(nameOf) : [],
+      fork,
+    };
+  }
+
+  async metrics(): Promise<MetricsView> {
+    return { ...(await this.#metrics.read()), recorded: await listSteps(this.directory) };
+  }
+
+  /** Changes when there is something new to show. */
+  async mark(): Promise<string> {
+    const paths = runPaths(this.directory);
+    const of = (path: string) =>
+      stat(path).then(
+        ({ size, mtimeMs }) => `${size}:${mtimeMs}`,
+        () => '',
+      );
+    return (await Promise.all([paths.metrics, paths.trajectories, paths.summary].map(of))).join(' ');
+  }
+
+  /** A step's index, or undefined. The newest few are kept: a complete step never changes. */
+  async index(step: number): Promise<StepIndex | undefined> {
+    const known = this.#indexes.get(step);
+    this.#indexes.delete(step);
+    const index = known ?? readStepIndex(this.directory, step);
+    this.#indexes.set(step, index);
+    const oldest = this.#indexes.keys().next().value;
+    if (this.#indexes.size > KEPT_INDEXES && oldest !== undefined) this.#indexes.delete(oldest);
+    try {
+      return await index;
+    } catch {
+      this.#indexes.delete(step); // it may be written later
+      return undefined;
+    }
+  }
+
+  /** Steps in which a task was attempted. Indexes are read once, for their task numbers alone. */
+  async stepsOfTask(task: number): Promise<number[]> {
+    const found: number[] = [];
+    for (const step of await listSteps(this.directory)) {
+      let tasks = this.#tasks.get(step);
+      if (!tasks) {
+        const text = await readFile(
+          join(runPaths(this.directory).trajectories, `step_${step}.index.json`),
+          'utf8',
+        );
+        tasks = new Set(Array.from(text.matchAll(/"taskIndex":(\d+)/g), ([, number]) => Number(number)));
+        this.#tasks.set(step, tasks);
+      }
+      if (tasks.has(task)) found.push(step);
+    }
+    return found;
+  }
+}
+
+/** metrics.jsonl in columns, read on from where it was: a line is parsed once. */
+class MetricsTail {
+  readonly #path: string;
+  #offset = 0;
+  #steps: number[] = [];
+  #seconds: number[] = [];
+  #series: Record<string, (number | null)[]> = {};
+  #reading: Promise<void> = Promise.resolve();
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async read(): Promise<Omit<MetricsView, 'recorded'>> {
+    this.#reading = this.#reading.then(() => this.#readOn());
+    await this.#reading;
+    return { steps: this.#steps, seconds: this.#seconds, series: this.#series };
+  }
+
+  async #readOn(): Promise<void> {
+    const size = await stat(this.#path).then(
+      (found) => found.size,
+      () => 0,
+    );
+    if (size < this.#offset) this.#startOver(); // resumed: lines past the checkpoint were taken out
+    if (size === this.#offset) return;
+    const file = await open(this.#path, 'r');
+    try {
+      const bytes = Buffer.alloc(size - this.#offset);
+      const { bytesRead } = await file.read(bytes, 0, bytes.length, this.#offset);
+      const end = bytes.subarray(0, bytesRead).lastIndexOf(10) + 1; // what follows is torn, or still being written
+      for (const line of bytes.subarray(0, end).toString('utf8').split('\n'))
+        if (line !== '') this.#add(line);
+      this.#offset += end;
+    } finally {
+      await file.close();
+    }
+  }
+
+  #startOver(): void {
+    this.#offset = 0;
+    this.#steps = [];
+    this.#seconds = [];
+    this.#series = {};
+  }
+
+  #add(line: string): void {
+    const { step, seconds, metrics } = JSON.parse(line) as {
+      step: number;
+      seconds: number;
+      metrics: Record<string, number | null>;
+    };
+    if (this.#steps.includes(step)) return; // the evaluation before training may be repeated by a resume
+    const at = this.#steps.push(step) - 1;
+    this.#seconds.push(seconds);
+    for (const [name, value] of Object.entries(metrics)) {
+      this.#series[name] ??= new Array(at).fill(null);
+      this.#series[name][at] = value === null ? null : Number(value.toPrecision(7));
+    }
+    for (const column of Object.values(this.#series)) if (column.length === at) column.push(null);
+  }
+}
+
+/** The runs to show: each path is a run directory, or a folder of them. */
+export async function openRuns(paths: readonly string[]): Promise<WatchedRun[]> {
+  const found: { name: string; directory: string }[] = [];
+  for (const path of paths) {
+    const directory = resolve(path);
+    if (isRun(directory)) {
+      found.push({ name: basename(directory), directory });
+      continue;
+    }
+    const inside = (await readdir(directory).catch(() => []))
+      .map((name) => join(directory, name))
+      .filter(isRun);
+    if (inside.length === 0) {
+      throw new ConfigError(
+        `${path} is no run directory (it has no options.json) and holds none; give the folder a run was written to`,
+      );
+    }
+    found.push(...inside.map((run) => ({ name: basename(run), directory: run })));
+  }
+  const taken = new Set<string>();
+  return found.map(({ name, directory }) => new WatchedRun(freeId(name, taken), name, directory));
+}
+
+export function freeId(name: string, taken: Set<string>): string {
+  const plain = name.replaceAll(/[^\w.-]+/g, '-') || 'run';
+  let id = plain;
+  for (let number = 2; taken.has(id); number++) id = `${plain}-${number}`;
+  taken.add(id);
+  return id;
+}
+
+const isRun = (directory: string) => existsSync(runPaths(directory).options);
+
+async function readJson(path: string): Promise<Record<string, unknown>> {
+  try {
+    return JSON.parse(await readFile(path, 'utf8')) as Record<string, unknown>;
+  } catch {
+    return {}; // a run that is only now being made, or a damaged one: show what there is
+  }
+}
+
+function nameOf(value: unknown): string {
+  if (typeof value === 'string') return value;
+  return String((value as { name?: unknown } | undefined)?.name ?? '');
+}

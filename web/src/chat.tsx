@@ -1,0 +1,128 @@
+import type { Content, Message, ToolCall, Turn } from '../../src/types.ts';
+import type { StoredTrajectory } from '../../src/watch/trajectory-store.ts';
+import { api } from './data.ts';
+import { short } from './numbers.ts';
+
+interface ChatProps {
+  readonly run: string;
+  readonly trajectory: StoredTrajectory;
+  /** Turn that is pointed at in the token strip. */
+  readonly current?: number | undefined;
+  readonly onFork?: ((turn: number) => void) | undefined;
+}
+
+/** A trajectory's messages as a chat; beside each reply what its turn did. */
+export function Chat({ run, trajectory, current, onFork }: ChatProps) {
+  const { messages, turns } = trajectory;
+  const numbers = turnNumbers(trajectory);
+  return (
+    <ol className="chat" aria-label="Messages">
+      {messages.map((message, at) => {
+        const number = numbers[at];
+        return (
+          <li
+            key={at}
+            className={`message ${message.role}${number !== undefined && number === current ? ' current' : ''}`}
+          >
+            <div className="who">
+              {message.role === 'tool' ? `tool · ${message.name}` : message.role}
+              {number !== undefined && <span className="quiet"> turn {number}</span>}
+              <span className="quiet number" title="number of the message, for rollcall fork --edit">
+                #{at}
+              </span>
+              {number !== undefined && onFork && (
+                <button type="button" className="plain" onClick={() => onFork(number)}>
+                  fork here
+                </button>
+              )}
+            </div>
+            <Body run={run} message={message} />
+            {number !== undefined && <TurnNotes turn={turns[number - 1]!} />}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function Body({ run, message }: { readonly run: string; readonly message: Message }) {
+  const calls = message.role === 'assistant' ? (message.toolCalls ?? []) : [];
+  return (
+    <div className="bubble">
+      {message.role === 'assistant' && message.reasoning && (
+        <details open>
+          <summary>reasoning</summary>
+          <p className="text">{message.reasoning}</p>
+        </details>
+      )}
+      <ContentView run={run} content={message.content} />
+      {calls.map((call) => (
+        <CallView key={call.id} call={call} />
+      ))}
+      {calls.length === 0 && message.content === '' && <span className="quiet">(empty)</span>}
+    </div>
+  );
+}
+
+function ContentView({ run, content }: { readonly run: string; readonly content: Content }) {
+  if (typeof content === 'string') return content === '' ? null : <p className="text">{content}</p>;
+  return content.map((part, at) =>
+    part.type === 'text' ? (
+      <p key={at} className="text">
+        {part.text}
+      </p>
+    ) : (
+      <img
+        key={at}
+        src={api.blob(run, part.image.blob)}
+        alt={`${part.image.width} by ${part.image.height}`}
+      />
+    ),
+  );
+}
+
+function CallView({ call }: { readonly call: ToolCall }) {
+  return (
+    <pre className="call">
+      <b>{call.name}</b>(
+      {Object.entries(call.arguments)
+        .map(([name, value]) => `${name}: ${JSON.stringify(value)}`)
+        .join(', ')}
+      )
+    </pre>
+  );
+}
+
+function TurnNotes({ turn }: { readonly turn: Turn }) {
+  const problems = [...turn.problems, ...turn.toolRuns.flatMap(({ problem }) => problem ?? [])];
+  const rewards = [turn.reward, ...turn.toolRuns.map(({ reward }) => reward)].filter(
+    (reward) => reward !== undefined,
+  );
+  return (
+    <div className="notes">
+      {turn.finish !== 'stop' && <span className="tag warn">{turn.finish}</span>}
+      {rewards.length > 0 && <span className="tag">turn reward {rewards.map(short).join(', ')}</span>}
+      {turn.toolRuns.map(({ call, milliseconds, cached }) => (
+        <span key={call.id} className="quiet">
+          {call.name} {short(milliseconds)} ms{cached ? ', cached' : ''}
+        </span>
+      ))}
+      {problems.map((problem, at) => (
+        <span key={at} className="tag bad" title={problem.source}>
+          {problem.kind}: {problem.message}
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** By message: which turn it is the reply of. Replies in the prompt (examples) come first and are no turns. */
+function turnNumbers({ messages, turns }: StoredTrajectory): (number | undefined)[] {
+  const replies = messages.filter(({ role }) => role === 'assistant').length;
+  let seen = 0;
+  return messages.map(({ role }) => {
+    if (role !== 'assistant') return undefined;
+    const number = ++seen - (replies - turns.length);
+    return number >= 1 && number <= turns.length ? number : undefined;
+  });
+}
