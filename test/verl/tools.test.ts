@@ -466,7 +466,7 @@ describe('verl 1.C', () => {
       'servers.json': JSON.stringify({ mcpServers: { fake: { url } } }),
       'mcp.yaml': `tools:
   - class_name: verl.tools.mcp_search_tool.MCPSearchTool
-    config: { rate_limit: 20, timeout: 5, type: mcp }
+    config: { rate_limit: 2, timeout: 5, type: mcp }
     mcp: { mcp_servers_config_path: ./servers.json, tool_selected_list: [search] }
 `,
     });
@@ -483,6 +483,7 @@ describe('verl 1.C', () => {
       ['one\ntwo', undefined],
     ]);
     expect(times).toHaveLength(3);
+    expect(times[2]! - times[0]!).toBeGreaterThan(400); // two at once, the third half a second later
   });
 
   test('C16b: A2A skills become function schemas: with their own where the card has them, one message where not', () => {
