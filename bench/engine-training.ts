@@ -1,4 +1,5 @@
 /** Training speed of the embedded engine: forward, backward and AdamW over whole rows. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { openTrainer, type TrainerOptions } from '../src/engine/trainer.ts';
 import { createRandom } from '../src/lib/random.ts';
 import type { AdamOptions, Row } from '../src/training/trainer.ts';
@@ -55,8 +56,11 @@ export async function benchTraining(options: TrainingBench): Promise<Record<stri
     const theirs: number[] = [];
     const request = { do: 'train', shape: config, rows: 16, length: 256, steps };
     const torchThreads = options.torch && (await bestThreads(options.torch, request, options.threads));
+    const delay = monitorEventLoopDelay({ resolution: 1 });
     for (let round = 0; round < options.rounds; round++) {
+      delay.enable();
       ours.push(await time(rows, steps));
+      delay.disable();
       if (options.torch) theirs.push(await askTorch(options.torch, { ...request, threads: torchThreads }));
     }
     figures[`train${name}`] = median(ours);
@@ -64,6 +68,7 @@ export async function benchTraining(options: TrainingBench): Promise<Record<stri
       figures[`torchTrain${name}`] = median(theirs);
       figures[`ratioTrain${name}`] = median(ours.map((own, round) => own / theirs[round]!));
     }
+    figures[`train${name}DelayP99Milliseconds`] = delay.percentile(99) / 1e6;
     figures[`train${name}PeakMegabytes`] = (await trainer.peakBytes()) / 1e6;
     if (name !== '1M') {
       const long = randomRows(2, 2049, vocabulary);
