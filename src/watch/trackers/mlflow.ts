@@ -53,8 +53,12 @@ export function mlflow({
         run = await createRun(client, { experimentId, experiment, tags, tracked, signal });
         await tracked.memory.write(key, { runId: run.runId, experimentId });
       }
-      // A param never changes; a resumed run may have other options.
-      if (tracked.resumedAt === undefined) await sendParams(client, run.runId, tracked.options, signal);
+      // A param never changes: a run that was resumed with other options keeps those it began with.
+      const params = paramsOf(tracked.options).filter(({ key: param }) => !found?.params.has(param));
+      for (let at = 0; at < params.length; at += PARAMS_PER_BATCH) {
+        const batch = params.slice(at, at + PARAMS_PER_BATCH);
+        await client.post('runs/log-batch', { run_id: run.runId, params: batch }, signal);
+      }
     },
     log: async (lines, signal) => {
       const metrics = lines.filter(({ step }) => step > sentThrough).flatMap(metricsOf);
@@ -78,7 +82,10 @@ export const mlflowRunKey = (url: string, project: string): string => `mlflow ${
 interface RunAnswer {
   readonly run: {
     readonly info: { readonly run_id: string; readonly artifact_uri: string };
-    readonly data: { readonly metrics?: readonly { readonly key: string; readonly value: number }[] };
+    readonly data: {
+      readonly metrics?: readonly { readonly key: string; readonly value: number }[];
+      readonly params?: readonly { readonly key: string }[];
+    };
   };
 }
 
@@ -95,6 +102,7 @@ async function continueRun(client: MlflowClient, runId: string, signal: AbortSig
   return {
     run: { runId, artifactUri: info.artifact_uri },
     sentThrough: step ?? Number.NEGATIVE_INFINITY,
+    params: new Set(data.params?.map(({ key }) => key)),
   };
 }
 
@@ -122,7 +130,7 @@ async function createRun(
     {
       experiment_id: experimentId,
       run_name: experiment,
-      start_time: tracked.clockBegan,
+      start_time: Math.round(tracked.clockBegan),
       tags: Object.entries(allTags).map(([key, value]) => ({ key, value })),
     },
     signal,
@@ -130,20 +138,11 @@ async function createRun(
   return { runId: answer.run.info.run_id, artifactUri: answer.run.info.artifact_uri };
 }
 
-async function sendParams(
-  client: MlflowClient,
-  runId: string,
-  options: Readonly<Record<string, unknown>>,
-  signal: AbortSignal,
-): Promise<void> {
-  const params = flatten(options).map(([key, value]) => ({
+function paramsOf(options: Readonly<Record<string, unknown>>) {
+  return flatten(options).map(([key, value]) => ({
     key: mlflowName(key),
     value: value.length > PARAM_CHARACTERS ? `${value.slice(0, PARAM_CHARACTERS - 1)}…` : value,
   }));
-  for (let at = 0; at < params.length; at += PARAMS_PER_BATCH) {
-    const batch = params.slice(at, at + PARAMS_PER_BATCH);
-    await client.post('runs/log-batch', { run_id: runId, params: batch }, signal);
-  }
 }
 
 function metricsOf({ step, time, metrics }: TrackedLine) {

@@ -3,6 +3,7 @@ import { hashSeed } from '../../lib/random.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Scored } from '../../types.ts';
 import { type TrackedLine, type TrackedRun, type Tracker, TrackerRefusal } from '../tracker.ts';
+import { troubleOf } from './trouble.ts';
 
 /** Each with its reason; a test passes shorter ones. */
 export const TRACKING_LIMITS = {
@@ -120,7 +121,7 @@ class Delivery {
         { milliseconds: this.#limits.closeMs, clock: this.#clock },
       );
     } catch (error) {
-      this.#say(messageOf(error));
+      this.#say(troubleOf(error));
     } finally {
       this.#abort.abort(new Error('the run is over'));
     }
@@ -138,7 +139,7 @@ class Delivery {
         else await new Promise<void>((resolve) => (this.#wake = resolve));
         wait = this.#limits.firstWaitMs;
       } catch (error) {
-        this.#say(messageOf(error));
+        this.#say(troubleOf(error));
         if (this.#hurry.signal.aborted && --triesAtTheEnd < 0) return;
         await sleep(this.#clock, wait, this.#hurry.signal).catch(() => {});
         wait = Math.min(2 * wait, this.#limits.longestWaitMs);
@@ -172,7 +173,7 @@ class Delivery {
       await this.#call(work);
     } catch (error) {
       if (!(error instanceof TrackerRefusal)) throw error;
-      this.#say(messageOf(error));
+      this.#say(troubleOf(error));
     }
   }
 
@@ -199,12 +200,4 @@ function someTasks(trajectories: readonly Scored[], count: number | undefined): 
   const rank = ({ trajectory: { step, taskIndex } }: Scored) => hashSeed(step, 'trace', taskIndex);
   const ranks = [...new Set(trajectories.map(rank))].sort((a, b) => a - b).slice(0, count);
   return trajectories.filter((scored) => ranks.includes(rank(scored)));
-}
-
-function messageOf(error: unknown): string {
-  const { message, cause } = error instanceof Error ? error : new Error(String(error));
-  const because = cause instanceof Error && cause.message !== '' ? ` (${cause.message})` : '';
-  return /^(is|has|took|refused|answered|cannot) /.test(message)
-    ? message + because
-    : `failed: ${message}${because}`;
 }

@@ -1,0 +1,103 @@
+import { existsSync } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { ConfigError } from '../../errors.ts';
+import { realClock } from '../../lib/clock.ts';
+import { withTimeLimit } from '../../lib/time-limit.ts';
+import type { Scored } from '../../types.ts';
+import { readMetrics, runPaths } from '../run-directory.ts';
+import type { TrackedLine, Tracker } from '../tracker.ts';
+import { listSteps, readStepIndex, readTrajectory } from '../trajectory-store.ts';
+import { trackerMemory } from './memory.ts';
+import { TRACKING_LIMITS } from './tracking.ts';
+import { troubleOf } from './trouble.ts';
+
+export interface SentRun {
+  readonly lines: number;
+  readonly trajectories: number;
+}
+
+/**
+ * Sends what a run directory holds, at once and in order. Unlike during a run, the first trouble is an error. A
+ * tracker that had the run before gets what it misses.
+ */
+export async function sendRun(
+  directory: string,
+  tracker: Tracker,
+  { decode, signal }: { decode: (ids: Int32Array) => string; signal?: AbortSignal },
+): Promise<SentRun> {
+  const paths = runPaths(directory);
+  if (!existsSync(paths.options)) {
+    throw new ConfigError(`${directory} is not a run directory: it has no options.json`);
+  }
+  const clock = realClock();
+  const call = (work: (signal: AbortSignal) => Promise<void> | undefined) =>
+    withTimeLimit(async (given) => work(given), {
+      milliseconds: TRACKING_LIMITS.callMs,
+      clock,
+      signal,
+    }).catch((error: unknown) => {
+      throw new ConfigError(`${directory} cannot be sent: ${tracker.name} ${troubleOf(error)}`, {
+        cause: error,
+      });
+    });
+  const { lines, began } = await linesOf(directory);
+  const { format: _, ...options } = JSON.parse(await readFile(paths.options, 'utf8')) as Record<
+    string,
+    unknown
+  >;
+  const run = {
+    directory,
+    options,
+    resumedAt: undefined,
+    clockBegan: began,
+    decode,
+    memory: trackerMemory(directory),
+  };
+  await call((given) => tracker.open?.(run, given));
+  for (let at = 0; at < lines.length && tracker.log; at += TRACKING_LIMITS.linesPerCall) {
+    await call((given) => tracker.log!(lines.slice(at, at + TRACKING_LIMITS.linesPerCall), given));
+  }
+  let trajectories = 0;
+  for (const step of tracker.trace ? await listSteps(directory) : []) {
+    for await (const some of storedTrajectories(directory, step)) {
+      await call((given) => tracker.trace!(some, given));
+      trajectories += some.length;
+    }
+  }
+  await call((given) => tracker.close?.(existsSync(paths.summary) ? 'finished' : 'stopped', given));
+  return { lines: tracker.log ? lines.length : 0, trajectories };
+}
+
+/** Lines say how long the run had gone on; the file's own time says when the last was written. */
+async function linesOf(directory: string): Promise<{ lines: TrackedLine[]; began: number }> {
+  const stored = await readMetrics(directory);
+  const written = (await stat(runPaths(directory).metrics)).mtimeMs;
+  const began = Math.round(written - 1000 * (stored.at(-1)?.seconds ?? 0));
+  const lines = stored.map(({ step, seconds, metrics }) => ({
+    step,
+    seconds,
+    time: began + 1000 * seconds,
+    // A number that was not finite is null in JSON.
+    metrics: Object.fromEntries(Object.entries(metrics).filter(([, value]) => typeof value === 'number')),
+  }));
+  return { lines, began };
+}
+
+async function* storedTrajectories(directory: string, step: number): AsyncGenerator<Scored[]> {
+  const { trajectories } = await readStepIndex(directory, step);
+  for (let at = 0; at < trajectories.length; at += TRACKING_LIMITS.trajectoriesPerCall) {
+    const entries = trajectories.slice(at, at + TRACKING_LIMITS.trajectoriesPerCall);
+    yield await Promise.all(
+      entries.map(async (entry): Promise<Scored> => {
+        const { trajectory, segments } = await readTrajectory(directory, step, entry);
+        const { rewards, reward, ...rest } = trajectory;
+        const whole = segments.map(({ rolloutLogprobs, ...segment }) => ({
+          ...segment,
+          logprobs: rolloutLogprobs,
+          images: [],
+        }));
+        return { trajectory: { ...rest, segments: whole }, rewards, reward: reward ?? undefined };
+      }),
+    );
+  }
+}
