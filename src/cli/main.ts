@@ -19,6 +19,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   preview: async () => (await import('./preview.ts')).registerPreview,
   quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
   replay: async () => (await import('./replay.ts')).registerReplay,
+  report: async () => (await import('./report.ts')).registerReport,
   score: async () => (await import('./score.ts')).registerScore,
   sft: async () => (await import('./sft.ts')).registerSft,
   show: async () => (await import('./show.ts')).registerShow,

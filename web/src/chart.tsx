@@ -85,6 +85,15 @@ export function Chart({ title, lines, smoothing, at, onPick }: ChartProps) {
           ...(isSmoothed ? lines.map((line) => series(line, true)) : []),
         ],
         hooks: {
+          setCursor: [
+            ({ cursor: { idx } }) => {
+              const readout = element.parentElement?.querySelector('.readout');
+              if (!readout) return;
+              const values = lines.map((_, index) => (idx == null ? null : (data[index + 1]?.[idx] ?? null)));
+              const isShown = values.some((value) => value !== null);
+              readout.textContent = isShown ? `step ${steps[idx!]}: ${values.map(short).join(', ')}` : '';
+            },
+          ],
           draw: [
             ({ ctx, bbox, valToPos }) => {
               if (marked.current === undefined) return;

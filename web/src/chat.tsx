@@ -36,7 +36,7 @@ export function Chat({ run, trajectory, current, onFork }: ChatProps) {
                 </button>
               )}
             </div>
-            <Body run={run} message={message} />
+            <Body run={run} message={message} turn={number === undefined ? undefined : turns[number - 1]} />
             {number !== undefined && <TurnNotes turn={turns[number - 1]!} />}
           </li>
         );
@@ -45,8 +45,9 @@ export function Chat({ run, trajectory, current, onFork }: ChatProps) {
   );
 }
 
-function Body({ run, message }: { readonly run: string; readonly message: Message }) {
+function Body({ run, message, turn }: { run: string; message: Message; turn: Turn | undefined }) {
   const calls = message.role === 'assistant' ? (message.toolCalls ?? []) : [];
+  const unread = turn?.problems.map(({ source }) => source) ?? [];
   return (
     <div className="bubble">
       {message.role === 'assistant' && message.reasoning && (
@@ -59,7 +60,12 @@ function Body({ run, message }: { readonly run: string; readonly message: Messag
       {calls.map((call) => (
         <CallView key={call.id} call={call} />
       ))}
-      {calls.length === 0 && message.content === '' && <span className="quiet">(empty)</span>}
+      {unread.map((source, at) => (
+        <pre key={at} className="call bad">
+          {source}
+        </pre>
+      ))}
+      {calls.length + unread.length === 0 && message.content === '' && <span className="quiet">(empty)</span>}
     </div>
   );
 }

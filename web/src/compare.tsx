@@ -32,6 +32,11 @@ export function Compare({ runs, run }: ViewProps) {
   const places = useApis<TaskPlaces>(task === undefined ? [] : runs.map(({ id }) => api.task(id, task)));
   const elsewhere = runs.flatMap((one, at) => (places[at]?.steps ?? []).map((step) => ({ run: one, step })));
   const right = readPlace(route.get('right')) ?? (left && defaultRight(left, elsewhere));
+  const rightStep = useApi<StepView>(right && api.step(right.run, right.step));
+  const titles = [leftStep.data, rightStep.data].map((view) =>
+    task === undefined ? undefined : view?.titles[task],
+  );
+  const differs = titles.every((title) => title !== undefined) && titles[0] !== titles[1];
   if (left === undefined) return <p className="quiet">No step has finished yet.</p>;
   return (
     <>
@@ -63,6 +68,9 @@ export function Compare({ runs, run }: ViewProps) {
           attempted in {elsewhere.length} step{elsewhere.length === 1 ? '' : 's'}
         </span>
       </div>
+      {differs && (
+        <p className="tag warn">Task {task} is not the same on both sides: the runs have different tasks.</p>
+      )}
       <div className="two even">
         <Side name="left" place={left} task={task} elsewhere={elsewhere} />
         {right && <Side name="right" place={right} task={task} elsewhere={elsewhere} />}

@@ -18,11 +18,11 @@ interface ChartSpec {
 const CHARTS: readonly ChartSpec[] = [
   { title: 'Reward', hint: 'mean of a step’s attempts', names: ['critic/score/mean'] },
   { title: 'Validation', hint: 'mean reward on held-out tasks', names: [/^val-core\/.*mean@\d+$/] },
-  { title: 'Valid tool calls', hint: 'share that could be read and ran', names: ['tools/valid'] },
+  { title: 'Valid tool calls', hint: 'share of all calls', names: ['tools/valid'] },
   { title: 'Entropy', hint: 'of the policy, per token', names: ['actor/entropy'] },
   {
     title: 'KL',
-    hint: 'to the policy that sampled, and to the reference',
+    hint: 'to sampler and reference',
     names: ['actor/ppo_kl', 'actor/kl_loss', 'actor/kl', 'critic/kl'],
   },
   { title: 'Gradient norm', hint: 'before clipping', names: ['actor/grad_norm'] },
@@ -35,13 +35,13 @@ const CHARTS: readonly ChartSpec[] = [
   { title: 'Tool calls', hint: 'per trajectory', names: ['tool_call_counts/mean'] },
   {
     title: 'Groups without spread',
-    hint: 'nothing to learn from them',
+    hint: 'share',
     names: ['training/groups_without_spread'],
   },
   { title: 'Clipped tokens', hint: 'share', names: ['actor/pg_clipfrac', 'actor/pg_clipfrac_lower'] },
   {
     title: 'Rollout against trainer',
-    hint: 'difference of probabilities',
+    hint: 'probabilities',
     names: ['training/rollout_probs_diff_mean', 'training/rollout_probs_diff_max'],
   },
   { title: 'Time', hint: 'seconds per step, by part', names: [/^timing_s\//] },
@@ -164,7 +164,8 @@ function Grid({
       {charts.map(({ spec, lines }) => (
         <figure key={spec.title} className="card">
           <figcaption>
-            <b>{spec.title}</b> <span className="quiet">{spec.hint}</span>
+            <b>{spec.title}</b> <span className="quiet hint-text">{spec.hint}</span>
+            <span className="readout" />
           </figcaption>
           <Chart
             title={spec.title}

@@ -124,11 +124,13 @@ export function Step({ run }: ViewProps) {
         aria-rowcount={items.length}
       >
         <div className="attempt head" role="row">
-          {['attempt', 'reward', 'advantage', 'end', 'turns', 'problems', 'tokens', 'sampled'].map((name) => (
-            <span key={name} role="columnheader" className={`c-${name}`}>
-              {name}
-            </span>
-          ))}
+          {['attempt', 'reward', 'advantage', 'end', 'turns', 'problems', 'tokens', 'sampled', 'reply'].map(
+            (name) => (
+              <span key={name} role="columnheader" className={`c-${name}`}>
+                {name}
+              </span>
+            ),
+          )}
         </div>
         <div style={{ height: list.getTotalSize(), position: 'relative' }} role="rowgroup">
           {list.getVirtualItems().map(({ index, start, size }) => {
@@ -152,6 +154,7 @@ export function Step({ run }: ViewProps) {
                 isCurrent={index === cursor}
                 withTask={sort !== 'task'}
                 snippet={hits.get(item.row.position)}
+                reply={data!.replies[item.row.position]}
               />
             );
           })}
@@ -253,6 +256,7 @@ function AttemptLine({
   isCurrent,
   withTask,
   snippet,
+  reply,
 }: {
   row: AttemptRow;
   target: string;
@@ -260,6 +264,7 @@ function AttemptLine({
   isCurrent: boolean;
   withTask: boolean;
   snippet: string | undefined;
+  reply: string | undefined;
 }) {
   return (
     <div className={`attempt${isCurrent ? ' current' : ''}`} role="row" style={style}>
@@ -294,7 +299,15 @@ function AttemptLine({
       <span role="cell" className="c-sampled">
         {row.sampledTokens}
       </span>
-      {snippet !== undefined && <span className="snippet">…{snippet}…</span>}
+      {snippet === undefined ? (
+        <span role="cell" className="reply" title={reply}>
+          {reply}
+        </span>
+      ) : (
+        <span role="cell" className="snippet">
+          …{snippet}…
+        </span>
+      )}
     </div>
   );
 }

@@ -62,6 +62,8 @@ export interface StepView {
   readonly attempts: readonly AttemptRow[];
   /** By task index: the first words that the model was given. */
   readonly titles: Readonly<Record<number, string>>;
+  /** By position: the first words of the last reply. None where the step's file is too large to read for a list. */
+  readonly replies: readonly string[];
 }
 
 export interface SearchView {

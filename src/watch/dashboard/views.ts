@@ -32,25 +32,35 @@ export interface TokenTexts {
 }
 
 const TITLE_LENGTH = 160;
+const READ_WHOLE_BYTES = 16_000_000;
 const SNIPPET_LENGTH = 90;
 const MOST_HITS = 500;
 
 export async function stepView(directory: string, index: StepIndex): Promise<StepView> {
+  const entries = index.trajectories;
+  const bytes = entries.reduce((sum, { line }) => sum + line[1], 0);
   const firsts = new Map<number, IndexEntry>();
-  for (const entry of index.trajectories)
-    if (!firsts.has(entry.taskIndex)) firsts.set(entry.taskIndex, entry);
+  for (const entry of entries) if (!firsts.has(entry.taskIndex)) firsts.set(entry.taskIndex, entry);
   const titles: Record<number, string> = {};
-  const file = await open(linesFile(directory, index.step), 'r');
-  try {
-    for (const [task, { line }] of firsts) {
-      const bytes = Buffer.alloc(line[1]);
-      await file.read(bytes, 0, bytes.length, line[0]);
-      titles[task] = titleOf(JSON.parse(bytes.toString('utf8')) as StoredTrajectory);
+  const replies: string[] = [];
+  if (bytes <= READ_WHOLE_BYTES) {
+    for await (const [, trajectory] of trajectoriesOf(directory, index)) {
+      titles[trajectory.taskIndex] ??= titleOf(trajectory);
+      replies.push(oneLine(trajectory.text));
     }
-  } finally {
-    await file.close();
+  } else {
+    const file = await open(linesFile(directory, index.step), 'r');
+    try {
+      for (const [task, { line }] of firsts) {
+        const slice = Buffer.alloc(line[1]);
+        await file.read(slice, 0, slice.length, line[0]);
+        titles[task] = titleOf(JSON.parse(slice.toString('utf8')) as StoredTrajectory);
+      }
+    } finally {
+      await file.close();
+    }
   }
-  return { step: index.step, attempts: index.trajectories.map(rowOf), titles };
+  return { step: index.step, attempts: entries.map(rowOf), titles, replies };
 }
 
 export async function trajectoryView(
@@ -166,8 +176,10 @@ function messageOf(end: End): string | null {
 
 function titleOf({ messages }: StoredTrajectory): string {
   const first = messages.find(({ role }) => role === 'user') ?? messages[0];
-  return first ? textOf(first.content).replaceAll(/\s+/g, ' ').slice(0, TITLE_LENGTH) : '';
+  return first ? oneLine(textOf(first.content)) : '';
 }
+
+const oneLine = (text: string) => text.replaceAll(/\s+/g, ' ').slice(0, TITLE_LENGTH);
 
 function saidIn(message: Message): string {
   const text = textOf(message.content);
