@@ -5,6 +5,7 @@ import type { Tool } from './tool.ts';
 import { geo3kTool, gsm8kTool } from './tools/answer-tools.ts';
 import { CALCULATOR_SCHEMA, calculatorTool } from './tools/calculator.ts';
 import { sandboxTool, searchTool } from './tools/http-tools.ts';
+import { imageZoomTool } from './tools/image-zoom.ts';
 
 type MakeTool = (
   config: Readonly<Record<string, unknown>>,
@@ -19,6 +20,7 @@ const BY_CLASS: Readonly<Record<string, MakeTool>> = {
   SearchTool: searchTool,
   SandboxFusionTool: sandboxTool,
   CustomSandboxFusionTool: sandboxTool,
+  ImageZoomInTool: imageZoomTool,
 };
 
 /** By the name in a short form, as seed 004 writes it. */
@@ -28,6 +30,7 @@ const BY_NAME: Readonly<Record<string, MakeTool>> = {
   calc_geo3k_reward: BY_CLASS.Geo3kTool!,
   search: searchTool,
   code_interpreter: sandboxTool,
+  image_zoom_in_tool: imageZoomTool,
 };
 
 export const readyToolOfClass = (className: string): MakeTool | undefined =>

@@ -502,4 +502,76 @@ describe('verl 1.C', () => {
     expect(plain!.function.parameters).toMatchObject({ type: 'object', required: ['message'] });
     expect(fromMcpTool(toMcpTool(own))).toEqual(own);
   });
+
+  test('C17: the zoom tool shows the pixels in a box, widens boxes too small to see, and names wrong ones', async ({
+    skip,
+  }) => {
+    const canvas = await import('@napi-rs/canvas').catch(() => undefined);
+    if (!canvas) return skip('the optional package @napi-rs/canvas is not installed');
+    const picture = canvas.createCanvas(100, 80);
+    const pen = picture.getContext('2d');
+    const colours = [
+      ['#ff0000', 0, 0],
+      ['#00ff00', 50, 0],
+      ['#0000ff', 0, 40],
+      ['#ffff00', 50, 40],
+    ] as const;
+    for (const [colour, x, y] of colours) {
+      pen.fillStyle = colour;
+      pen.fillRect(x, y, 50, 40);
+    }
+    const blobs = await folder({});
+    const { tools } = await toolsFromConfig(
+      [{ class_name: 'verl.tools.image_zoom_in_tool.ImageZoomInTool', config: { type: 'native', blobs } }],
+      { directory: '.', source: 'x' },
+    );
+    const image = { bytes: new Uint8Array(await picture.encode('png')) };
+    const task = { toolsKwargs: { image_zoom_in_tool: { create_kwargs: { image } } } };
+    const boxes = [
+      [50, 0, 100, 40],
+      [98, 60, 99, 61],
+      [60, 0, 10, 40],
+      [200, 0, 300, 40],
+    ];
+    const zoom = (box: readonly number[]) => call('image_zoom_in_tool', { bbox_2d: box, label: 'a corner' });
+    const { trajectory } = await play(
+      tools,
+      ({ turn }) => (turn < boxes.length ? zoom(boxes[turn]!) : 'done'),
+      task,
+    );
+    const runs = trajectory.turns.flatMap(({ toolRuns }) => toolRuns);
+    expect(runs.map(({ reward: step, metrics }) => [step, metrics?.success])).toEqual([
+      [0, 1],
+      [0, 1],
+      [-0.05, 0],
+      [-0.05, 0],
+    ]);
+    expect(runs[0]!.result).toMatchObject([
+      { type: 'image', image: { width: 50, height: 40, mime: 'image/png', tokens: 2 } },
+      { type: 'text', text: 'Zoomed in on the image to the region [50, 0, 100, 40] with label a corner.' },
+    ]);
+    expect(runs[1]!.result).toMatchObject([
+      { image: { width: 28, height: 28, tokens: 1 } },
+      { text: expect.stringContaining('[72, 47, 100, 75]') },
+    ]);
+    expect(runs[2]!.result).toMatch(/the box \[60, 0, 10, 40\] is empty/);
+    expect(runs[3]!.result).toMatch(/outside of the image, which is 100 pixels wide and 80 high/);
+    const pixelsOf = async (blob: string): Promise<string[]> => {
+      const stored = await canvas.loadImage(join(blobs, blob));
+      const look = canvas.createCanvas(stored.width, stored.height).getContext('2d');
+      look.drawImage(stored, 0, 0);
+      const { data } = look.getImageData(0, 0, stored.width, stored.height);
+      return Array.from({ length: data.length / 4 }, (_, at) => data.slice(4 * at, 4 * at + 3).join());
+    };
+    const [first, second] = trajectory.segments[0]!.images.map((placed) => placed.image.blob);
+    expect(await pixelsOf(first!)).toEqual(Array.from({ length: 50 * 40 }, () => '0,255,0'));
+    const corner = await pixelsOf(second!);
+    expect(corner).toEqual(Array.from({ length: 28 * 28 }, () => '255,255,0'));
+    await expect(
+      toolsFromConfig([{ class_name: 'verl.tools.image_zoom_in_tool.ImageZoomInTool' }], {
+        directory: '.',
+        source: 'x',
+      }),
+    ).rejects.toThrow(/needs config.blobs/);
+  });
 });
