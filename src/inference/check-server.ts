@@ -1,0 +1,108 @@
+/** What is proved of a server before a run begins; a mismatch stops it with what differs. */
+import { ConfigError } from '../errors.ts';
+import type { GenerateResult, InferenceServer, SamplingParams, ServerInfo } from './server.ts';
+
+/** A server that may say how it splits a text. */
+export interface CheckedServer extends InferenceServer {
+  readonly url: string;
+  logprobs: ServerInfo['logprobs'];
+  tokenize(text: string): Promise<readonly number[] | undefined>;
+}
+
+export interface Expected {
+  /** A text, and the run's own ids of it. */
+  readonly text: string;
+  readonly ids: Int32Array;
+  readonly vocabulary: number;
+}
+
+const PROBE_TOKENS = 12;
+/** Mean difference of log-probs that is no rounding: bfloat16 gives about 0.01. */
+const CLEARLY_DIFFERENT = 0.08;
+
+const PLAIN: SamplingParams = {
+  temperature: 1,
+  topP: 1,
+  topK: -1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  maxTokens: PROBE_TOKENS,
+  stopIds: [],
+  stopStrings: [],
+  seed: 11,
+};
+
+export async function checkServer(server: CheckedServer, expected: Expected): Promise<ServerInfo> {
+  const { vocabulary } = await server.info();
+  if (vocabulary > 0 && vocabulary < expected.vocabulary) {
+    throw new ConfigError(
+      `${server.url} has ${vocabulary} tokens, the run's tokenizer ${expected.vocabulary}: another model is served`,
+    );
+  }
+  const theirs = await server.tokenize(expected.text);
+  const ours = Array.from(expected.ids);
+  if (theirs && theirs.join() !== ours.join()) {
+    throw new ConfigError(
+      `${server.url} splits ${JSON.stringify(expected.text)} into ids [${theirs}], the run's tokenizer into [${ours}]: ` +
+        'another tokenizer is served',
+    );
+  }
+  server.logprobs = await reportedLogprobs(server, expected.ids);
+  return server.info();
+}
+
+/**
+ * Which distribution the reported log-probs are of: replies sampled hot, cold and with top-k 2 are scored
+ * again, as prompts at temperature 1, where all kinds agree.
+ */
+async function reportedLogprobs(server: CheckedServer, prompt: Int32Array): Promise<ServerInfo['logprobs']> {
+  const difference = async (id: string, sampling: Partial<SamplingParams>) => {
+    const call = { trajectory: `check/${id}`, images: [] };
+    const reply = await server.generate({
+      ...call,
+      id: `check/${id}/`,
+      prompt,
+      sampling: { ...PLAIN, ...sampling },
+    });
+    const scored = await server.generate({
+      ...call,
+      id: `check/${id}-again/`,
+      prompt: Int32Array.from([...prompt, ...reply.ids]),
+      sampling: { ...PLAIN, maxTokens: 1 },
+      scorePrompt: true,
+    });
+    return meanDifference(reply, scored.promptLogprobs!.subarray(prompt.length));
+  };
+  const hot = await difference('hot', { temperature: 2 });
+  // Where a model is nearly indifferent, heat changes little and cold much; where it is sure, the reverse.
+  if (hot < CLEARLY_DIFFERENT && (await difference('cold', { temperature: 0.05 })) < CLEARLY_DIFFERENT)
+    return 'raw';
+  return (await difference('top-k', { topK: 2 })) < CLEARLY_DIFFERENT ? 'temperature' : 'processed';
+}
+
+function meanDifference({ logprobs }: GenerateResult, again: Float32Array): number {
+  return (
+    logprobs.reduce((sum, value, at) => sum + Math.abs(value - again[at]!), 0) / Math.max(1, logprobs.length)
+  );
+}
+
+/** The trainer computes log-probs after temperature and before truncation; others make ratios that are wrong. */
+export function checkLogprobs(
+  info: ServerInfo,
+  { temperature, topP, topK, minP }: Pick<SamplingParams, 'temperature' | 'topP' | 'topK' | 'minP'>,
+): void {
+  const start = 'with vLLM, start it with --logprobs-mode processed_logprobs';
+  if (info.logprobs === 'raw' && temperature !== 1) {
+    throw new ConfigError(
+      `a server of ${info.model} reports log-probs before temperature, and sampling.temperature is ${temperature}; ` +
+        `${start}, or sample at temperature 1`,
+    );
+  }
+  if (info.logprobs === 'processed' && (topP < 1 || topK > 0 || minP > 0)) {
+    throw new ConfigError(
+      `a server of ${info.model} reports log-probs after truncation, and top-p, top-k or min-p is on; sample without them`,
+    );
+  }
+}

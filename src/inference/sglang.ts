@@ -1,0 +1,387 @@
+/** An SGLang server, or `rollcall serve`, at a URL: token ids in, token ids out. */
+import { ConfigError, EngineError } from '../errors.ts';
+import type { ImageRef } from '../types.ts';
+import { Door } from './door.ts';
+import { HttpClient, type HttpOptions, HttpStatusError } from './http.ts';
+import { checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import { keepPartial } from './keep-partial.ts';
+import { LoadedAdapters } from './loaded-adapters.ts';
+import type {
+  GenerateRequest,
+  GenerateResult,
+  InferenceServer,
+  SamplingParams,
+  ServerInfo,
+  VersionSpan,
+  WeightUpdate,
+} from './server.ts';
+
+export interface HttpServerOptions extends HttpOptions {
+  readonly url: string;
+  /** Version of the weights the server runs with now. */
+  readonly version?: number;
+  /** Where the server does not say. */
+  readonly contextTokens?: number;
+  /** The bytes of an image, for models that see. */
+  readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
+  /** Loading large weights takes minutes. */
+  readonly updateTimeoutMs?: number;
+}
+
+interface ModelInfo {
+  readonly model_path: string;
+  readonly weight_version?: string | null;
+  readonly has_image_understanding?: boolean;
+  /** Only `rollcall serve` says. */
+  readonly vocab_size?: number;
+}
+
+interface ServerFlags {
+  readonly context_length?: number | null;
+  readonly max_req_input_len?: number | null;
+  readonly enable_lora?: boolean | null;
+  readonly enable_memory_saver?: boolean;
+  readonly incremental_streaming_output?: boolean;
+  readonly internal_states?: readonly { readonly max_req_input_len?: number }[];
+}
+
+type TokenLogprob = readonly [logprob: number | null, id: number, text: string | null];
+
+interface Chunk {
+  readonly output_ids?: readonly number[];
+  readonly meta_info: {
+    readonly finish_reason: { readonly type: string; readonly message?: string } | null;
+    readonly prompt_tokens: number;
+    readonly cached_tokens?: number;
+    readonly weight_version?: string;
+    readonly output_token_logprobs?: readonly TokenLogprob[];
+    readonly input_token_logprobs?: readonly TokenLogprob[];
+    /** Only `rollcall serve` says: `[from, version]`. */
+    readonly weight_versions?: readonly (readonly [number, number])[];
+  };
+}
+
+/** `retract` puts running requests back into the queue, so that their K/V are computed again with new weights. */
+const PAUSE_MODE = { abort: 'abort', wait: 'retract', keep: 'retract' } as const;
+
+export class SglangServer implements InferenceServer {
+  readonly url: string;
+  /** Set by the check at start. */
+  logprobs: ServerInfo['logprobs'] = 'temperature';
+  readonly #http: HttpClient;
+  readonly #door = new Door();
+  readonly #adapters = new LoadedAdapters();
+  readonly #options: HttpServerOptions;
+  #version: number;
+  #tries = 0;
+  #flags: Promise<ServerFlags> | undefined;
+
+  constructor(options: HttpServerOptions) {
+    this.#options = options;
+    this.#http = new HttpClient(options.url, options);
+    this.url = this.#http.url;
+    this.#version = options.version ?? 0;
+  }
+
+  async info(): Promise<ServerInfo> {
+    const [model, flags] = await Promise.all([this.#modelInfo(), this.#serverFlags()]);
+    return {
+      engine: 'sglang',
+      model: model.model_path,
+      vocabulary: model.vocab_size ?? 0,
+      contextTokens: await this.#contextTokens(flags),
+      version: this.#version,
+      logprobs: this.logprobs,
+      can: new Set([
+        'scorePrompt',
+        'disk',
+        'pauseKeep',
+        ...(model.vocab_size === undefined ? (['constraint'] as const) : []),
+        ...(model.has_image_understanding ? (['images'] as const) : []),
+        ...(flags.enable_lora ? (['lora'] as const) : []),
+        ...(flags.enable_memory_saver ? (['sleep'] as const) : []),
+      ]),
+    };
+  }
+
+  /** Not `/health`, which generates a token and so fails while the server is paused. */
+  async ready(signal?: AbortSignal): Promise<boolean> {
+    try {
+      await this.#modelInfo(signal);
+      return true;
+    } catch {
+      signal?.throwIfAborted();
+      return false;
+    }
+  }
+
+  /** The server's own ids of a text, or undefined where it has no tokenizer. */
+  async tokenize(text: string): Promise<readonly number[] | undefined> {
+    return (await this.#tokenize(text))?.tokens;
+  }
+
+  async generate(request: GenerateRequest): Promise<GenerateResult> {
+    try {
+      return await this.#door.pass(() => this.#generate(request), request.signal);
+    } catch (error) {
+      if (request.signal?.aborted) return emptyPartial(request);
+      throw error;
+    }
+  }
+
+  async pause(mode: 'abort' | 'wait' | 'keep'): Promise<void> {
+    if (mode === 'wait') {
+      this.#door.shut();
+      await this.#door.empty();
+    }
+    await this.#http.json('/pause_generation', { body: { mode: PAUSE_MODE[mode] } });
+  }
+
+  async resume(): Promise<void> {
+    await this.#http.json('/continue_generation', { body: {} });
+    this.#door.open();
+  }
+
+  async update(weights: WeightUpdate): Promise<void> {
+    if (weights.kind === 'disk') await this.#loadFromDisk(weights);
+    else if (weights.kind === 'lora') await this.#loadAdapter(weights);
+    else
+      throw new EngineError(
+        `${this.url}: an SGLang server takes weights by disk or lora, not ${weights.kind}`,
+      );
+    this.#version = weights.version;
+  }
+
+  /** Frees the GPU once what runs has ended; later requests wait until `wake`. */
+  async sleep(): Promise<void> {
+    this.#door.shut();
+    await this.#door.empty();
+    await this.#http.json('/release_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
+  }
+
+  async wake(): Promise<void> {
+    await this.#http.json('/resume_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
+    this.#door.open();
+  }
+
+  close(): Promise<void> {
+    return this.#http.close();
+  }
+
+  async #generate(request: GenerateRequest): Promise<GenerateResult> {
+    request.signal?.throwIfAborted();
+    const rid = `${request.id}.${++this.#tries}.`; // a try elsewhere or again never meets its forerunner
+    const before = this.#version;
+    const adapter = request.adapter ?? this.#adapters.current;
+    const body = await this.#body(request, rid, adapter);
+    const headers = { 'x-smg-routing-key': request.trajectory };
+    let seen = 0;
+    let madeBefore: number | undefined;
+    const chunk = await keepPartial(
+      request.signal,
+      () => this.#http.json('/abort_request', { body: { rid, abort_all: false } }),
+      async (close) => {
+        const options = { body, headers, signal: close, timeoutMs: Number.POSITIVE_INFINITY };
+        if (!request.onTokens) return this.#http.json<Chunk>('/generate', options);
+        const { incremental_streaming_output: incremental = false } = await this.#serverFlags();
+        const whole: { ids: number[]; logprobs: TokenLogprob[]; last: Chunk | undefined } = {
+          ids: [],
+          logprobs: [],
+          last: undefined,
+        };
+        for await (const event of this.#http.events('/generate', options)) {
+          const part = event as Chunk & { readonly error?: { readonly message?: string } };
+          if (part.error) throw new EngineError(`${this.url}/generate: ${part.error.message ?? 'failed'}`);
+          const from = incremental ? 0 : seen;
+          const ids = (part.output_ids ?? []).slice(from);
+          const logprobs = (part.meta_info.output_token_logprobs ?? []).slice(from);
+          if (this.#version === before) madeBefore = seen + ids.length;
+          seen += ids.length;
+          whole.ids.push(...ids);
+          whole.logprobs.push(...logprobs);
+          whole.last = part;
+          if (ids.length > 0 && ids.length === logprobs.length) {
+            request.onTokens(
+              Int32Array.from(ids),
+              Float32Array.from(logprobs, ([value]) => value ?? Number.NaN),
+            );
+          }
+        }
+        if (!whole.last) throw new EngineError(`${this.url}/generate: the stream had no reply`);
+        const meta_info = { ...whole.last.meta_info, output_token_logprobs: whole.logprobs };
+        return { output_ids: whole.ids, meta_info };
+      },
+    );
+    return this.#result(request, chunk, { before, adapter, madeBefore });
+  }
+
+  #result(
+    request: GenerateRequest,
+    { output_ids: ids = [], meta_info: meta }: Chunk,
+    {
+      before,
+      adapter,
+      madeBefore,
+    }: { before: number; adapter: string | undefined; madeBefore: number | undefined },
+  ): GenerateResult {
+    return checkedReply(this.url, request, {
+      ids,
+      logprobs: (meta.output_token_logprobs ?? []).map(([value]) => value),
+      finish: meta.finish_reason?.type,
+      versions: this.#versions(meta, ids.length, before, adapter, madeBefore),
+      promptTokens: meta.prompt_tokens,
+      cachedTokens: meta.cached_tokens,
+      promptLogprobs: request.scorePrompt
+        ? this.#promptLogprobs(request, meta.input_token_logprobs)
+        : undefined,
+    });
+  }
+
+  /** A server reports its version when a reply ends; what a reply began with is known here. */
+  #versions(
+    meta: Chunk['meta_info'],
+    tokens: number,
+    before: number,
+    adapter: string | undefined,
+    madeBefore: number | undefined,
+  ): VersionSpan[] {
+    if (meta.weight_versions) return meta.weight_versions.map(([from, version]) => ({ from, version }));
+    const named = this.#adapters.versionOf(adapter);
+    if (named !== undefined) return spansOf(named, named, tokens);
+    return spansOf(before, wholeNumber(meta.weight_version) ?? this.#version, tokens, madeBefore);
+  }
+
+  #promptLogprobs({ id, prompt }: GenerateRequest, given: readonly TokenLogprob[] | undefined): Float32Array {
+    if (given?.length !== prompt.length) {
+      throw new EngineError(
+        `${this.url}: the reply to ${id} scores ${given?.length ?? 0} tokens of a prompt of ${prompt.length}`,
+      );
+    }
+    return Float32Array.from(given, ([value], at) => (at === 0 ? Number.NaN : (value ?? Number.NaN)));
+  }
+
+  async #body(request: GenerateRequest, rid: string, adapter: string | undefined) {
+    const { prompt, sampling, images = [], scorePrompt = false, priority } = request;
+    return {
+      rid,
+      input_ids: Array.from(prompt),
+      sampling_params: samplingOf(sampling),
+      return_logprob: true,
+      logprob_start_len: scorePrompt ? 0 : -1,
+      stream: request.onTokens !== undefined,
+      session_id: request.trajectory,
+      ...(images.length === 0 ? {} : { image_data: await this.#imageData(images) }),
+      ...(adapter === undefined ? {} : { lora_path: adapter }),
+      ...(priority === undefined ? {} : { priority }),
+    };
+  }
+
+  #imageData(images: readonly ImageRef[]): Promise<string[]> {
+    const { readImage } = this.#options;
+    if (!readImage) throw new ConfigError(`${this.url}: a request has images, and no readImage was given`);
+    return Promise.all(images.map(async (image) => dataUri(image, await readImage(image))));
+  }
+
+  async #loadFromDisk({ path, version }: Extract<WeightUpdate, { kind: 'disk' }>): Promise<void> {
+    const body = {
+      model_path: path,
+      weight_version: String(version),
+      flush_cache: true,
+      abort_all_requests: false,
+    };
+    const { success, message } = await this.#http.json<{ success: boolean; message?: string }>(
+      '/update_weights_from_disk',
+      { body, timeoutMs: this.#options.updateTimeoutMs ?? 600_000 },
+    );
+    if (!success) throw new EngineError(`${this.url} did not load ${path}: ${message ?? 'no reason given'}`);
+  }
+
+  async #loadAdapter({ name, path, version }: Extract<WeightUpdate, { kind: 'lora' }>): Promise<void> {
+    await this.#adapters.load(name, version, {
+      load: async () => {
+        const { success, error_message: why } = await this.#http.json<{
+          success: boolean;
+          error_message?: string;
+        }>('/load_lora_adapter', { body: { lora_name: name, lora_path: path } });
+        if (!success)
+          throw new EngineError(`${this.url} did not load adapter ${name}: ${why ?? 'no reason given'}`);
+      },
+      unload: (old) => this.#http.json('/unload_lora_adapter', { body: { lora_name: old } }),
+    });
+  }
+
+  #modelInfo(signal?: AbortSignal): Promise<ModelInfo> {
+    return this.#renamed<ModelInfo>('/model_info', '/get_model_info', signal);
+  }
+
+  #serverFlags(): Promise<ServerFlags> {
+    this.#flags ??= this.#renamed<ServerFlags>('/server_info', '/get_server_info').catch((error) => {
+      this.#flags = undefined;
+      throw error;
+    });
+    return this.#flags;
+  }
+
+  async #renamed<R>(name: string, oldName: string, signal?: AbortSignal): Promise<R> {
+    try {
+      return await this.#http.json<R>(name, { method: 'GET', signal });
+    } catch (error) {
+      if (!(error instanceof HttpStatusError && error.status === 404)) throw error;
+      return this.#http.json<R>(oldName, { method: 'GET', signal });
+    }
+  }
+
+  async #contextTokens(flags: ServerFlags): Promise<number> {
+    const said =
+      this.#options.contextTokens ??
+      flags.context_length ??
+      flags.max_req_input_len ??
+      flags.internal_states?.[0]?.max_req_input_len ??
+      (await this.#tokenize('a'))?.max_model_len;
+    if (said) return said;
+    throw new ConfigError(
+      `${this.url} does not say its context length; start it with --context-length, or give contextTokens`,
+    );
+  }
+
+  async #tokenize(text: string) {
+    const body = { prompt: text, add_special_tokens: false };
+    const { status, text: reply } = await this.#http.call('/tokenize', { body });
+    if (status !== 200) return undefined;
+    return this.#http.parse<{ tokens: readonly number[]; max_model_len?: number }>('/tokenize', reply);
+  }
+}
+
+/** Everything said, so that nothing of the server's or the model's own defaults is left. */
+function samplingOf(sampling: SamplingParams) {
+  const { constraint } = sampling;
+  return {
+    max_new_tokens: sampling.maxTokens,
+    min_new_tokens: 0,
+    temperature: sampling.temperature,
+    top_p: sampling.topP,
+    top_k: sampling.topK,
+    min_p: sampling.minP,
+    repetition_penalty: sampling.repetitionPenalty,
+    presence_penalty: sampling.presencePenalty,
+    frequency_penalty: sampling.frequencyPenalty,
+    stop: sampling.stopStrings,
+    stop_token_ids: sampling.stopIds,
+    sampling_seed: sampling.seed,
+    n: 1,
+    ignore_eos: false,
+    skip_special_tokens: false,
+    no_stop_trim: true,
+    ...(constraint?.kind === 'jsonSchema' ? { json_schema: JSON.stringify(constraint.schema) } : {}),
+    ...(constraint?.kind === 'regex' ? { regex: constraint.source } : {}),
+    ...(constraint?.kind === 'grammar' ? { ebnf: constraint.source } : {}),
+  };
+}
+
+export function dataUri({ mime }: ImageRef, bytes: Uint8Array): string {
+  return `data:${mime};base64,${Buffer.from(bytes).toString('base64')}`;
+}
+
+function wholeNumber(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined;
+}

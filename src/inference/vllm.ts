@@ -1,0 +1,383 @@
+/**
+ * A vLLM server at a URL, started with VLLM_SERVER_DEV_MODE=1 (pausing, weights) and, for adapters,
+ * VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Without `/inference/v1/generate` (older ones) `/v1/completions` is used.
+ */
+import { ConfigError, EngineError } from '../errors.ts';
+import { Door } from './door.ts';
+import { HttpClient, HttpStatusError } from './http.ts';
+import { checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import { keepPartial } from './keep-partial.ts';
+import { LoadedAdapters } from './loaded-adapters.ts';
+import type {
+  GenerateRequest,
+  GenerateResult,
+  InferenceServer,
+  SamplingParams,
+  ServerInfo,
+  WeightUpdate,
+} from './server.ts';
+import { dataUri, type HttpServerOptions } from './sglang.ts';
+
+interface Choice {
+  readonly token_ids?: readonly number[] | null;
+  readonly finish_reason?: string | null;
+  /** Of `/inference/v1/generate`, and of `/v1/completions`. */
+  readonly logprobs?: {
+    readonly content?: readonly { readonly logprob: number }[];
+    readonly token_logprobs?: readonly (number | null)[];
+  } | null;
+  readonly prompt_logprobs?: PromptLogprobs;
+}
+
+type PromptLogprobs = readonly (Readonly<Record<string, { readonly logprob: number }>> | null)[] | null;
+
+interface Reply {
+  readonly choices: readonly Choice[];
+  readonly usage?: {
+    readonly prompt_tokens: number;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
+  } | null;
+  readonly prompt_logprobs?: PromptLogprobs;
+}
+
+type Entrance = 'tokens' | 'completions';
+
+const PATHS: Readonly<Record<Entrance, string>> = {
+  tokens: '/inference/v1/generate',
+  completions: '/v1/completions',
+};
+
+/** Ids as the server knows them, for `/abort_requests`. */
+const SERVER_ID: Readonly<Record<Entrance, (id: string) => string>> = {
+  tokens: (id) => `generate-tokens-${id}`,
+  completions: (id) => `cmpl-${id}-0`,
+};
+
+export class VllmServer implements InferenceServer {
+  readonly url: string;
+  /** Set by the check at start; vLLM's own default is before temperature. */
+  logprobs: ServerInfo['logprobs'] = 'raw';
+  readonly #http: HttpClient;
+  readonly #door = new Door();
+  readonly #adapters = new LoadedAdapters();
+  readonly #options: HttpServerOptions;
+  #version: number;
+  #tries = 0;
+  #by: Entrance = 'tokens';
+  #model: Promise<{ id: string; max_model_len?: number }> | undefined;
+
+  constructor(options: HttpServerOptions) {
+    this.#options = options;
+    this.#http = new HttpClient(options.url, options);
+    this.url = this.#http.url;
+    this.#version = options.version ?? 0;
+  }
+
+  async info(): Promise<ServerInfo> {
+    const { id, max_model_len } = await this.#served();
+    const contextTokens = this.#options.contextTokens ?? max_model_len;
+    if (!contextTokens) {
+      throw new ConfigError(`${this.url} does not say its context length; give contextTokens`);
+    }
+    return {
+      engine: 'vllm',
+      model: id,
+      vocabulary: 0,
+      contextTokens,
+      version: this.#version,
+      logprobs: this.logprobs,
+      can: new Set(['scorePrompt', 'disk', 'lora', 'pauseKeep', 'sleep', 'constraint', 'images']),
+    };
+  }
+
+  async ready(signal?: AbortSignal): Promise<boolean> {
+    try {
+      return (await this.#http.call('/health', { method: 'GET', signal })).status === 200;
+    } catch {
+      signal?.throwIfAborted();
+      return false;
+    }
+  }
+
+  /** The server's own ids of a text, or undefined where it has no tokenizer. */
+  async tokenize(text: string): Promise<readonly number[] | undefined> {
+    const body = { model: (await this.#served()).id, prompt: text, add_special_tokens: false };
+    const { status, text: reply } = await this.#http.call('/tokenize', { body });
+    return status === 200 ? this.#http.parse<{ tokens: number[] }>('/tokenize', reply).tokens : undefined;
+  }
+
+  async generate(request: GenerateRequest): Promise<GenerateResult> {
+    try {
+      return await this.#door.pass(() => this.#generate(request), request.signal);
+    } catch (error) {
+      if (request.signal?.aborted) return emptyPartial(request);
+      throw error;
+    }
+  }
+
+  /** `wait` lasts as long as the longest reply. */
+  async pause(mode: 'abort' | 'wait' | 'keep'): Promise<void> {
+    if (mode === 'wait') {
+      this.#door.shut();
+      await this.#door.empty();
+    }
+    await this.#http.json(`/pause?mode=${mode}&clear_cache=${mode !== 'keep'}`, {
+      timeoutMs: this.#options.updateTimeoutMs ?? 600_000,
+    });
+  }
+
+  async resume(): Promise<void> {
+    await this.#http.json('/resume');
+    this.#door.open();
+  }
+
+  async update(weights: WeightUpdate): Promise<void> {
+    if (weights.kind === 'disk') await this.#loadFromDisk(weights);
+    else if (weights.kind === 'lora') await this.#loadAdapter(weights);
+    else
+      throw new EngineError(`${this.url}: a vLLM server takes weights by disk or lora, not ${weights.kind}`);
+    this.#version = weights.version;
+  }
+
+  async sleep(): Promise<void> {
+    this.#door.shut();
+    await this.#door.empty();
+    await this.#http.json('/sleep?level=1');
+  }
+
+  async wake(): Promise<void> {
+    await this.#http.json('/wake_up?tags=weights&tags=kv_cache');
+    this.#door.open();
+  }
+
+  close(): Promise<void> {
+    return this.#http.close();
+  }
+
+  async #generate(request: GenerateRequest): Promise<GenerateResult> {
+    try {
+      return await this.#try(request, this.#by);
+    } catch (error) {
+      const absent = error instanceof HttpStatusError && (error.status === 404 || error.status === 405);
+      if (!absent || this.#by === 'completions') throw error;
+      this.#by = 'completions';
+      return this.#try(request, 'completions');
+    }
+  }
+
+  async #try(request: GenerateRequest, by: Entrance): Promise<GenerateResult> {
+    request.signal?.throwIfAborted();
+    const id = `${request.id}.${++this.#tries}.`.replaceAll('/', ':'); // it travels in a header
+    const before = this.#version;
+    const adapter = request.adapter ?? this.#adapters.current;
+    const body = await this.#body(request, id, by, adapter);
+    const headers = { 'x-session-id': request.trajectory, 'x-request-id': id };
+    const path = PATHS[by];
+    let madeBefore: number | undefined;
+    const reply = await keepPartial(
+      request.signal,
+      () => this.#http.json('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] } }),
+      async (close): Promise<Reply> => {
+        const options = { body, headers, signal: close, timeoutMs: Number.POSITIVE_INFINITY };
+        if (!request.onTokens) return this.#http.json<Reply>(path, options);
+        const parts: Reply[] = [];
+        let made = 0;
+        for await (const event of this.#http.events(path, options)) {
+          const part = event as Reply & { readonly error?: { readonly message?: string } };
+          if (part.error) throw new EngineError(`${this.url}${path}: ${part.error.message ?? 'failed'}`);
+          parts.push(part);
+          const ids = part.choices[0]?.token_ids ?? [];
+          made += ids.length;
+          if (this.#version === before) madeBefore = made;
+          const logprobs = logprobsOf(part.choices[0]);
+          if (ids.length > 0 && ids.length === logprobs.length) {
+            request.onTokens(Int32Array.from(ids), Float32Array.from(logprobs as number[]));
+          }
+        }
+        return joined(parts);
+      },
+    );
+    return this.#result(request, reply, { before, adapter, madeBefore });
+  }
+
+  #result(
+    request: GenerateRequest,
+    reply: Reply,
+    {
+      before,
+      adapter,
+      madeBefore,
+    }: { before: number; adapter: string | undefined; madeBefore: number | undefined },
+  ): GenerateResult {
+    const choice = reply.choices[0];
+    const ids = choice?.token_ids ?? [];
+    const named = this.#adapters.versionOf(adapter);
+    const cached = reply.usage?.prompt_tokens_details?.cached_tokens;
+    const scored = reply.prompt_logprobs ?? choice?.prompt_logprobs;
+    return checkedReply(this.url, request, {
+      ids,
+      logprobs: logprobsOf(choice),
+      finish: choice?.finish_reason,
+      // Replies do not say their version: it is what was loaded here.
+      versions: spansOf(named ?? before, named ?? this.#version, ids.length, madeBefore),
+      promptTokens: reply.usage?.prompt_tokens ?? request.prompt.length,
+      cachedTokens: cached,
+      promptLogprobs: request.scorePrompt ? this.#promptLogprobs(request, scored) : undefined,
+    });
+  }
+
+  #promptLogprobs({ id, prompt }: GenerateRequest, given: PromptLogprobs | undefined): Float32Array {
+    if (given?.length !== prompt.length) {
+      throw new EngineError(
+        `${this.url}: the reply to ${id} scores ${given?.length ?? 0} tokens of a prompt of ${prompt.length}`,
+      );
+    }
+    return Float32Array.from(prompt, (token, at) =>
+      at === 0 ? Number.NaN : (given[at]?.[token]?.logprob ?? Number.NaN),
+    );
+  }
+
+  async #body(request: GenerateRequest, id: string, by: Entrance, adapter: string | undefined) {
+    const { prompt, sampling, scorePrompt = false, priority = 0 } = request;
+    const model = adapter ?? (await this.#served()).id;
+    const stream = request.onTokens !== undefined;
+    const params = samplingOf(sampling);
+    const scores = { prompt_logprobs: scorePrompt ? 0 : null };
+    if (by === 'tokens') {
+      const parts = await this.#contentParts(request);
+      return {
+        request_id: id,
+        model,
+        token_ids: Array.from(prompt),
+        sampling_params: { ...params, logprobs: 0, ...scores },
+        priority,
+        stream,
+        ...(parts.length === 0 ? {} : { content_parts: parts }),
+      };
+    }
+    if (request.images && request.images.length > 0) {
+      throw new ConfigError(
+        `${this.url}: this vLLM has no /inference/v1/generate, and so takes no images with ids`,
+      );
+    }
+    return {
+      request_id: id,
+      model,
+      prompt: Array.from(prompt),
+      ...params,
+      ...scores,
+      logprobs: 1,
+      return_token_ids: true,
+      priority,
+      stream,
+    };
+  }
+
+  #contentParts({ images = [] }: GenerateRequest) {
+    const { readImage } = this.#options;
+    return Promise.all(
+      images.map(async (image) => {
+        if (!readImage)
+          throw new ConfigError(`${this.url}: a request has images, and no readImage was given`);
+        return { type: 'image_url', url: dataUri(image, await readImage(image)), uuid: image.blob };
+      }),
+    );
+  }
+
+  async #loadFromDisk({ path, version }: Extract<WeightUpdate, { kind: 'disk' }>): Promise<void> {
+    const timeoutMs = this.#options.updateTimeoutMs ?? 600_000;
+    const body = {
+      method: 'reload_weights',
+      args: [],
+      kwargs: { weights_path: path },
+      timeout: timeoutMs / 1000,
+    };
+    await this.#http.json('/collective_rpc', { body, timeoutMs });
+    const flushed = await this.#http.json<{ success?: boolean } | null>(
+      '/reset_prefix_cache?reset_running_requests=true',
+    );
+    if (flushed?.success === false)
+      throw new EngineError(`${this.url} did not drop its cache of older weights`);
+    await this.#http.json('/update_weight_version', { body: { new_version: String(version) } });
+  }
+
+  async #loadAdapter({ name, path, version }: Extract<WeightUpdate, { kind: 'lora' }>): Promise<void> {
+    const call = async (endpoint: string, body: object) => {
+      const { status, text } = await this.#http.call(endpoint, { body });
+      if (status !== 200) throw new HttpStatusError(this.url, endpoint, status, text);
+    };
+    await this.#adapters.load(name, version, {
+      load: () => call('/v1/load_lora_adapter', { lora_name: name, lora_path: path }),
+      unload: (old) => call('/v1/unload_lora_adapter', { lora_name: old }),
+    });
+  }
+
+  #served() {
+    this.#model ??= this.#http
+      .json<{ data: readonly { id: string; max_model_len?: number; parent?: string | null }[] }>(
+        '/v1/models',
+        {
+          method: 'GET',
+        },
+      )
+      .then(({ data }) => {
+        const base = data.find(({ parent }) => !parent) ?? data[0];
+        if (!base) throw new EngineError(`${this.url}/v1/models lists no model`);
+        return base;
+      })
+      .catch((error) => {
+        this.#model = undefined;
+        throw error;
+      });
+    return this.#model;
+  }
+}
+
+/** Everything said: what is not comes from the model's generation_config.json. */
+function samplingOf(sampling: SamplingParams) {
+  const { constraint } = sampling;
+  return {
+    max_tokens: sampling.maxTokens,
+    min_tokens: 0,
+    temperature: sampling.temperature,
+    top_p: sampling.topP,
+    top_k: sampling.topK,
+    min_p: sampling.minP,
+    repetition_penalty: sampling.repetitionPenalty,
+    presence_penalty: sampling.presencePenalty,
+    frequency_penalty: sampling.frequencyPenalty,
+    seed: sampling.seed,
+    n: 1,
+    stop: sampling.stopStrings,
+    stop_token_ids: sampling.stopIds,
+    ignore_eos: false,
+    skip_special_tokens: false,
+    include_stop_str_in_output: true,
+    ...(constraint?.kind === 'jsonSchema' ? { structured_outputs: { json: constraint.schema } } : {}),
+    ...(constraint?.kind === 'regex' ? { structured_outputs: { regex: constraint.source } } : {}),
+    ...(constraint?.kind === 'grammar' ? { structured_outputs: { grammar: constraint.source } } : {}),
+  };
+}
+
+function logprobsOf(choice: Choice | undefined): readonly (number | null)[] {
+  const { content, token_logprobs: flat } = choice?.logprobs ?? {};
+  return content?.map(({ logprob }) => logprob) ?? flat ?? [];
+}
+
+/** Events of a stream are deltas. */
+function joined(parts: readonly Reply[]): Reply {
+  const choices = parts.flatMap((part) => part.choices.slice(0, 1));
+  const last = <V>(pick: (part: Reply) => V | null | undefined) =>
+    parts.map(pick).findLast((value) => value != null);
+  return {
+    choices: [
+      {
+        token_ids: choices.flatMap((choice) => choice.token_ids ?? []),
+        logprobs: { token_logprobs: choices.flatMap((choice) => logprobsOf(choice)) },
+        finish_reason: choices.findLast((choice) => choice.finish_reason != null)?.finish_reason ?? null,
+      },
+    ],
+    usage: last((part) => part.usage) ?? null,
+    prompt_logprobs: last((part) => part.prompt_logprobs ?? part.choices[0]?.prompt_logprobs) ?? null,
+  };
+}
