@@ -135,7 +135,7 @@ function shuffledRewards(seed: number): Reward<Problem> {
     const name = `${step}/${taskIndex}`;
     const group = groups.get(name) ?? { scores: [], arrived: 0, done: [] };
     groups.set(name, group);
-    group.scores[attempt] = await correct.score(context);
+    group.scores[attempt] = Number(await correct.score(context));
     if (++group.arrived < attempts) await new Promise<void>((resolve) => group.done.push(resolve));
     else for (const done of group.done) done();
     const places = Array.from({ length: attempts }, (_, place) => place);

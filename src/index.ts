@@ -74,7 +74,29 @@ export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export { type GatewayOptions, gateway } from './gateway/gateway.ts';
 export { type ResolvedRun, resolveRun } from './options/resolve-run.ts';
 export type { Backend, PlainOptions, Progress, TrainOptions } from './options.ts';
-export { type Reward, type RewardContext, type RewardOptions, reward } from './reward/reward.ts';
+export {
+  codeReward,
+  exactMatchReward,
+  f1Reward,
+  formatReward,
+  gsm8kReward,
+  lengthReward,
+  mathsReward,
+  stepsReward,
+} from './reward/ready-rewards.ts';
+export {
+  batchReward,
+  groupReward,
+  type Reward,
+  type RewardContext,
+  type RewardOptions,
+  type RewardValue,
+  reward,
+  type SharedContext,
+  type SharedReward,
+  type TrajectoryReward,
+} from './reward/reward.ts';
+export { type Shaping, type ShapingOptions, shapingReward } from './reward/shaping.ts';
 export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts';
 export type { StepReport } from './run.ts';
 export { type DemonstrationRow, type SftOptions, type SftReport, sft } from './sft.ts';

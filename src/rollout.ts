@@ -20,7 +20,7 @@ import type { InferenceServer } from './inference/server.ts';
 import { type Clock, realClock, sleep } from './lib/clock.ts';
 import { semaphore } from './lib/semaphore.ts';
 import type { Reward } from './reward/reward.ts';
-import { checkRewards, scoreTrajectory } from './reward/score.ts';
+import { checkRewards, scoreTogether, scoreTrajectory } from './reward/score.ts';
 import type { End, Group, Message, Scored, Task, ToolSchema, Trajectory } from './types.ts';
 
 export interface RolloutOptions<T = Task> {
@@ -82,16 +82,58 @@ export async function rollout<T = Task>(options: RolloutOptions<T>): Promise<Gro
         const place = { taskIndex: index, task, attempt: number };
         const scored = await attemptTask(options, { ...place, clock, signal, queuedAt, renderPrompt });
         progress.ended(scored);
-        options.onTrajectory?.(scored);
+        if (!options.rewards.some(({ kind }) => kind !== 'trajectory')) options.onTrajectory?.(scored);
         if (failures.add(scored.trajectory)) stop.abort('the rollout failed');
         return scored;
       };
       const runs = Array.from({ length: attempts }, (_, number) => slots.run(() => attempt(number)));
-      return { taskIndex: index, task, attempts: await Promise.all(runs) };
+      const ended = await Promise.all(runs);
+      return { taskIndex: index, task, attempts: await scoreBeside(ended, 'group', options, clock, signal) };
     }),
   );
   failures.throwIfTooMany();
-  return groups;
+  const scored = await scoreBatch(groups, options, clock, signal);
+  if (options.rewards.some(({ kind }) => kind !== 'trajectory')) {
+    for (const attempt of scored.flatMap((group) => group.attempts)) {
+      options.onTrajectory?.(attempt);
+      const { end } = attempt.trajectory;
+      if (end.kind === 'failed' && end.boundary === 'reward') failures.add(attempt.trajectory);
+    }
+    failures.throwIfTooMany();
+  }
+  return scored;
+}
+
+/** Rewards that see a whole batch come last, in the order of the tasks. */
+async function scoreBatch<T>(
+  groups: readonly Group<T>[],
+  options: RolloutOptions<T>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<Group<T>[]> {
+  const all = groups.flatMap((group) => group.attempts);
+  const scored = await scoreBeside(all, 'batch', options, clock, signal);
+  let next = 0;
+  return groups.map((group) => ({ ...group, attempts: group.attempts.map(() => scored[next++]!) }));
+}
+
+async function scoreBeside<T>(
+  attempts: readonly Scored<T>[],
+  kind: 'group' | 'batch',
+  { rewards, retries = 2 }: RolloutOptions<T>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<readonly Scored<T>[]> {
+  try {
+    return await scoreTogether(attempts, kind, rewards, { clock, retries, signal });
+  } catch (error) {
+    const end = endOfScoring(error, signal);
+    return attempts.map((attempt) =>
+      attempt.reward === undefined || attempt.trajectory.ownReward !== undefined
+        ? attempt
+        : unscored(attempt.trajectory, end),
+    );
+  }
 }
 
 interface AttemptSetup<T> {
@@ -135,7 +177,7 @@ async function attemptTask<T>(options: RolloutOptions<T>, setup: AttemptSetup<T>
 
 async function score<T>(
   trajectory: Trajectory<T>,
-  { rewards, retries = 2 }: RolloutOptions<T>,
+  { rewards, format, retries = 2 }: RolloutOptions<T>,
   { clock, signal }: AttemptSetup<T>,
 ): Promise<Scored<T>> {
   if (trajectory.end.kind === 'failed' || trajectory.end.kind === 'cancelled') return unscored(trajectory);
@@ -146,17 +188,33 @@ async function score<T>(
       rewards: values,
       reward,
       spans,
-    } = await scoreTrajectory(trajectory, rewards, { clock, retries, signal });
+    } = await scoreTrajectory(trajectory, rewards, {
+      clock,
+      retries,
+      signal,
+      solutionOf: (one) => solutionOf(one, format),
+    });
     return {
       trajectory: { ...trajectory, spans: [...trajectory.spans, ...spans] },
       rewards: values,
       reward,
     };
   } catch (error) {
-    if (signal.aborted) return unscored(trajectory, { kind: 'cancelled', why: reasonOf(signal) });
-    if (!(error instanceof RewardError)) throw error;
-    return unscored(trajectory, { kind: 'failed', boundary: 'reward', message: error.message });
+    return unscored(trajectory, endOfScoring(error, signal));
   }
+}
+
+function endOfScoring(error: unknown, signal: AbortSignal): End {
+  if (signal.aborted) return { kind: 'cancelled', why: reasonOf(signal) };
+  if (!(error instanceof RewardError)) throw error;
+  return { kind: 'failed', boundary: 'reward', message: error.message };
+}
+
+/** What follows the first prompt, results included, as text without special tokens. */
+function solutionOf({ segments, text }: Trajectory<unknown>, format: ChatFormat): string {
+  const last = segments.at(-1);
+  const begin = last?.sampled.indexOf(1) ?? -1;
+  return last && begin >= 0 ? format.parseReply(last.ids.slice(begin), []).text : text;
 }
 
 const unscored = <T>(trajectory: Trajectory<T>, end: End = trajectory.end): Scored<T> => ({

@@ -25,6 +25,12 @@ export function registerScore(program: Command): void {
     .option('--json', 'print one JSON line per trajectory')
     .action(async (run: string, { config, step, json }: ScoreFlags) => {
       const { rewards } = await loadRunFile(config ?? (await recordedRunFile(run)));
+      const shared = rewards.filter(({ kind }) => kind !== 'trajectory').map(({ name }) => name);
+      if (shared.length > 0) {
+        throw new ConfigError(
+          `${shared.join(', ')}: rewards of groups and batches are given in a rollout; score those of single trajectories`,
+        );
+      }
       const steps = (await listSteps(run)).filter((each) => step === undefined || each === step);
       if (steps.length === 0)
         throw new ConfigError(`${run} has no trajectories${step === undefined ? '' : ` of step ${step}`}`);

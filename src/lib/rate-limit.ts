@@ -1,12 +1,70 @@
+/** How often and how much a service may be asked. One implementation for tools, judges and simulated users. */
 import { type Clock, sleep } from './clock.ts';
+import { semaphore } from './semaphore.ts';
 
-/** A bucket that starts full, holds one second's worth and fills steadily; callers wait in the order they came. */
+/**
+ * A bucket that starts full and fills steadily; takers are served in the order they came. One who wants more than
+ * the bucket holds waits until as much has flowed in, and leaves a debt that those behind wait out.
+ */
+export function tokenBucket({
+  capacity,
+  perSecond,
+  clock,
+}: {
+  readonly capacity: number;
+  readonly perSecond: number;
+  readonly clock: Clock;
+}): (amount: number, signal?: AbortSignal) => Promise<void> {
+  let level = capacity;
+  let at = clock.now();
+  return async (amount, signal) => {
+    signal?.throwIfAborted();
+    const now = clock.now();
+    level = Math.min(capacity, level + ((now - at) / 1000) * perSecond) - amount;
+    at = now;
+    if (level >= -1e-9) return;
+    await sleep(clock, (-level / perSecond) * 1000, signal).catch((reason: unknown) => {
+      level += amount; // not used after all
+      throw reason;
+    });
+  };
+}
+
+/** So many calls per second, a second's worth at once. */
 export function rateLimit(perSecond: number, clock: Clock): (signal?: AbortSignal) => Promise<void> {
-  const intervalMs = 1000 / perSecond;
-  let nextFree = -1000; // a full bucket: a second's worth may go at once
-  return async (signal) => {
-    nextFree = Math.max(nextFree, clock.now() - 1000) + intervalMs;
-    const wait = nextFree - clock.now();
-    if (wait > 0) await sleep(clock, wait, signal);
+  const take = tokenBucket({ capacity: perSecond, perSecond, clock });
+  return (signal) => take(1, signal);
+}
+
+export interface RequestLimits {
+  /** At once. */
+  readonly concurrency?: number;
+  readonly requestsPerMinute?: number;
+  readonly tokensPerMinute?: number;
+}
+
+export interface RequestLimiter {
+  /** Runs `request` when all limits allow it; `tokens` is what it is expected to use. */
+  run<R>(
+    request: () => Promise<R>,
+    options?: { readonly tokens?: number; readonly signal?: AbortSignal },
+  ): Promise<R>;
+}
+
+export function requestLimiter(limits: RequestLimits, clock: Clock): RequestLimiter {
+  const { concurrency = Number.POSITIVE_INFINITY, requestsPerMinute, tokensPerMinute } = limits;
+  const slots = semaphore(concurrency);
+  const perMinute = (amount: number | undefined) =>
+    amount === undefined ? async () => {} : tokenBucket({ capacity: amount, perSecond: amount / 60, clock });
+  const takeRequest = perMinute(requestsPerMinute);
+  const takeTokens = perMinute(tokensPerMinute);
+  return {
+    run: (request, { tokens = 0, signal } = {}) =>
+      slots.run(async () => {
+        await takeRequest(1, signal);
+        await takeTokens(tokens, signal);
+        signal?.throwIfAborted();
+        return request();
+      }),
   };
 }

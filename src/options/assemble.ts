@@ -6,8 +6,9 @@ import { limitPrompts } from '../dataset/prompt-length.ts';
 import { type TaskRow, taskRow } from '../dataset/task-row.ts';
 import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
+import { realClock } from '../lib/clock.ts';
 import { OPTIONS, type TrainOptions } from '../options.ts';
-import { checkDataSources, openDescribedRewards } from '../reward/described-rewards.ts';
+import { openDescribedRewards } from '../reward/described-rewards.ts';
 import type { Message, ToolSchema } from '../types.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleAlgorithm } from './assemble-algorithm.ts';
@@ -32,12 +33,13 @@ export async function assembleRun(
     await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
   };
   try {
-    const rewards = await openDescribedRewards(run.rewards, directory);
+    const scored = await openDescribedRewards(run.rewards, { directory, clock: realClock() });
+    opened.push(scored);
     const agent = await openDescribedAgent({
       agent: run.agent,
       tools: run.tools,
       directory,
-      correct: rewards[0]!,
+      correct: scored.rewards[0],
       warn,
     });
     opened.push(agent);
@@ -49,7 +51,7 @@ export async function assembleRun(
     };
     const tasks = await open(run.tasks.files);
     const validation = run.validation.files.length > 0 ? await open(run.validation.files) : undefined;
-    if (run.rewards.module === null) checkDataSources([(await tasks.at(0)).dataSource]);
+    if (run.rewards.module === null) await scored.check(await sourcesOf(tasks));
     const plain = Object.fromEntries(
       Object.keys(OPTIONS).map((name) => [name, run[name as keyof typeof OPTIONS]]),
     );
@@ -62,7 +64,7 @@ export async function assembleRun(
       ...(validation ? { validation } : {}),
       order: orderOf(run.order),
       agent: agent.agent,
-      rewards,
+      rewards: scored.rewards,
       algorithm: assembleAlgorithm(run.algorithm, run.limits.tokensPerTrajectory),
       chat: {
         ...(run.chat.format === 'auto' ? {} : { toolFormat: run.chat.format }),
@@ -79,14 +81,19 @@ export async function assembleRun(
   }
 }
 
-function refuseWhatIsMissing({ servers, users, rewards }: DescribedRun): void {
+function refuseWhatIsMissing({ servers, users }: DescribedRun): void {
   const refuse = (key: string, value: unknown, instead: string): never => {
     throw new ConfigError(`${key} is ${JSON.stringify(value)}, which this build cannot do yet; ${instead}`);
   };
   if (servers.engine !== 'embedded') refuse('servers.engine', servers.engine, 'use embedded');
   if (users.file !== null) refuse('users.file', users.file, 'leave it out');
-  if (rewards.shaping.enabled)
-    refuse('rewards.shaping.enabled', true, 'write the shaping into rewards.module');
+}
+
+/** Every row is looked at: one that nothing can score is better known now than at its step. */
+async function sourcesOf(tasks: Dataset<TaskRow>): Promise<Set<string | undefined>> {
+  const sources = new Set<string | undefined>();
+  for await (const { row } of tasks.rows()) sources.add(row.dataSource);
+  return sources;
 }
 
 async function openRows(files: readonly string[], { tasks }: DescribedRun): Promise<Dataset<TaskRow>> {

@@ -253,8 +253,18 @@ export const SETTINGS = {
     module: setting(null as string | null, maybe(text), 'Absent: the ready reward of the data source.'),
     name: setting('compute_score', text, 'Export of the module.'),
     config: setting<Readonly<Record<string, unknown>>>({}, record, 'Arguments of the reward.'),
-    concurrency: setting(8, wholeFrom(1), 'Rewards at the same time.'),
+    concurrency: setting(8, wholeFrom(1), 'Threads that run the module; started when needed.'),
     timeoutSeconds: setting(30, atLeast(0), 'A hung reward fails the attempt, not the run.'),
+    limits: {
+      concurrency: setting(null as number | null, maybe(wholeFrom(1)), 'Rewards asked at the same time.'),
+      requestsPerMinute: setting(
+        null as number | null,
+        maybe(atLeast(0)),
+        'For a service behind the reward.',
+      ),
+      tokensPerMinute: setting(null as number | null, maybe(atLeast(0)), 'For a service behind the reward.'),
+      tokensPerRequest: setting(2000, wholeFrom(1), 'What a request counts against tokensPerMinute.'),
+    },
     shaping: {
       enabled: setting(false, boolean, 'A shaped reward is another task; say so.'),
       toolCallSuccess: setting(0.1, number, 'Added once if a call succeeded.'),

@@ -24,18 +24,6 @@ export const UNREAD: Readonly<Record<string, string>> = {
     ]),
   ),
   'users.file': 'simulated users are not opened from data; write an agent',
-  ...Object.fromEntries(
-    [
-      'enabled',
-      'toolCallSuccess',
-      'validReasoning',
-      'invalidToolCall',
-      'maxTurnsExceeded',
-      'redundantToolCall',
-      'toolFormat',
-    ].map((name) => [`rewards.shaping.${name}`, 'write the shaping into rewards.module']),
-  ),
-  'rewards.concurrency': 'rewards run with their trajectories',
   'algorithm.critic.model': 'a critic starts from the policy',
 };
 

@@ -3,7 +3,7 @@ import type { Agent } from '../agent/agent.ts';
 import type { Limits } from '../agent/limits.ts';
 import { type Tool, tool } from '../agent/tool.ts';
 import { toolLoop } from '../agent/tool-loop.ts';
-import { type Reward, reward } from '../reward/reward.ts';
+import { reward, type TrajectoryReward } from '../reward/reward.ts';
 import { calculate } from './calculate.ts';
 
 /** What the solver and its reward need of a task; a problem also says where it is from. */
@@ -26,7 +26,7 @@ export const createSolver = (tools: readonly Tool[] = [calculator]): Agent<Quest
   toolLoop<Question>({ name: 'solver', prompt: ({ question }) => question, tools });
 
 /** 1 for the right number, else 0; how it was found does not matter. */
-export const correct: Reward<Question> = reward<Question>('correct', ({ task, trajectory }) => {
+export const correct: TrajectoryReward<Question> = reward<Question>('correct', ({ task, trajectory }) => {
   const last = /The answer is (-?\d+(?:\.\d+)?)\.?\s*$/.exec(trajectory.text)?.[1];
   return last !== undefined && Number(last) === task.answer ? 1 : 0;
 });

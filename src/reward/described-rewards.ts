@@ -1,75 +1,108 @@
 import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
-import { loadModule } from '../lib/load-export.ts';
-import { nearest } from '../lib/nearest.ts';
-import { gsm8kReward } from './gsm8k.ts';
-import { type Reward, type RewardContext, reward } from './reward.ts';
+import type { Clock } from '../lib/clock.ts';
+import { requestLimiter } from '../lib/rate-limit.ts';
+import { openSandbox, type Sandbox } from '../lib/sandbox/sandbox.ts';
+import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
+import { openComputeScore } from './compute-score.ts';
+import { type RewardContext, type RewardValue, reward, type TrajectoryReward } from './reward.ts';
+import { type Shaping, shapingReward } from './shaping.ts';
 
-/** Rewards as data says them: a module of the user's, or the ready one of each row's data source. */
+/** Rewards as data says them: a module of the user's, a ready one by name, or that of each row's data source. */
 export interface RewardsDescription {
   /** A module with `compute_score(data_source, solution_str, ground_truth, extra_info)`; absent: ready ones. */
   readonly module: string | null;
-  /** Export of the module. */
+  /** Export of the module; without one, a ready reward, or `compute_score` for that of the data source. */
   readonly name: string;
   /** Further arguments of it. */
   readonly config: Readonly<Record<string, unknown>>;
+  /** Threads of the module. */
+  readonly concurrency: number;
   readonly timeoutSeconds: number;
+  readonly limits: {
+    readonly concurrency: number | null;
+    readonly requestsPerMinute: number | null;
+    readonly tokensPerMinute: number | null;
+    readonly tokensPerRequest: number;
+  };
+  readonly shaping: Shaping & { readonly enabled: boolean };
 }
 
-type Score = (context: RewardContext<TaskRow>) => number | Promise<number>;
+export interface OpenedRewards {
+  /** The one that says what is correct comes first. */
+  readonly rewards: readonly [TrajectoryReward<TaskRow>, ...TrajectoryReward<TaskRow>[]];
+  /** Refuses, before anything starts, data sources that nothing can score. */
+  check(sources: Iterable<string | undefined>): Promise<void>;
+  close(): Promise<void>;
+}
 
-/** By `data_source`. */
-const READY: Readonly<Record<string, Reward<TaskRow>>> = {
-  'openai/gsm8k': gsm8kReward<TaskRow>(),
-};
+const DEFAULT_NAME = 'compute_score';
 
 export async function openDescribedRewards(
-  { module, name, config, timeoutSeconds }: RewardsDescription,
-  directory: string,
-): Promise<readonly Reward<TaskRow>[]> {
-  const score = module === null ? bySource : await computeScore(module, name, config, directory);
-  return [reward<TaskRow>('score', score, { timeoutMs: 1000 * timeoutSeconds })];
+  described: RewardsDescription,
+  { directory, clock }: { readonly directory: string; readonly clock: Clock },
+): Promise<OpenedRewards> {
+  const { module, name, config, concurrency, timeoutSeconds, shaping } = described;
+  const computed =
+    module === null
+      ? undefined
+      : await openComputeScore({ path: module, name, config, directory, workers: concurrency });
+  const named = module === null && name !== DEFAULT_NAME ? scorerNamed(name) : undefined;
+  const sandboxOf = lazySandbox(config);
+  if (named && runsCode(named)) await sandboxOf.open();
+  const score = computed ? computed.score : ready((source) => named ?? scorerOfSource(source), sandboxOf.get);
+  const own = reward<TaskRow>('score', limited(score, described.limits, clock), {
+    timeoutMs: 1000 * timeoutSeconds,
+  });
+  return {
+    rewards: [own, ...(shaping.enabled ? [shapingReward<TaskRow>(shaping)] : [])],
+    check: async (sources) => {
+      if (module !== null || named) return;
+      for (const source of new Set(sources)) if (runsCode(scorerOfSource(source))) await sandboxOf.open();
+    },
+    close: async () => {
+      await computed?.close();
+      await sandboxOf.close();
+    },
+  };
 }
 
-/** Refuses, before anything starts, a data source that nothing can score. */
-export function checkDataSources(sources: Iterable<string | undefined>): void {
-  for (const source of new Set(sources)) {
-    if (source !== undefined && Object.hasOwn(READY, source)) continue;
-    const known = Object.keys(READY);
-    throw new ConfigError(
-      source === undefined
-        ? `a row has no data_source, so no ready reward can be chosen; known are ${known.join(', ')}. Give rewards.module otherwise`
-        : `nothing scores the data source '${source}'; did you mean ${nearest(source, known)}? Give rewards.module otherwise`,
-    );
-  }
+type Score = (context: RewardContext<TaskRow>) => RewardValue | Promise<RewardValue>;
+
+const ready =
+  (scorer: (source: string | undefined) => Scorer, sandbox: () => Sandbox): Score =>
+  ({ task, trajectory, signal }) =>
+    scorer(task.dataSource)({ solution: trajectory.text, truth: task.groundTruth, sandbox, signal });
+
+function limited(score: Score, limits: RewardsDescription['limits'], clock: Clock): Score {
+  const { concurrency, requestsPerMinute, tokensPerMinute, tokensPerRequest } = limits;
+  if (concurrency === null && requestsPerMinute === null && tokensPerMinute === null) return score;
+  const limiter = requestLimiter(
+    {
+      ...(concurrency !== null && { concurrency }),
+      ...(requestsPerMinute !== null && { requestsPerMinute }),
+      ...(tokensPerMinute !== null && { tokensPerMinute }),
+    },
+    clock,
+  );
+  return (context) =>
+    limiter.run(async () => score(context), { tokens: tokensPerRequest, signal: context.signal });
 }
 
-const bySource: Score = (context) => READY[context.task.dataSource ?? '']!.score(context);
-
-async function computeScore(
-  path: string,
-  name: string,
-  config: Readonly<Record<string, unknown>>,
-  directory: string,
-): Promise<Score> {
-  const where = `rewards.module (${path})`;
-  const exports = await loadModule(path, directory, where);
-  const compute = exports[name];
-  if (typeof compute !== 'function') {
-    const names = Object.keys(exports).join(', ') || 'nothing';
-    throw new ConfigError(`${where}: does not export a function ${name}; it exports ${names}`);
-  }
-  return async ({ task, trajectory }) => {
-    const extraInfo = { ...task.extraInfo, num_turns: trajectory.turns.length, ...trajectory.extra };
-    const result: unknown = await compute(
-      task.dataSource,
-      trajectory.text,
-      task.groundTruth,
-      extraInfo,
-      config,
-    );
-    return typeof result === 'object' && result !== null
-      ? Number((result as { score: unknown }).score)
-      : Number(result);
+/** Opened before the start where it will be needed, so that a platform without one is told then. */
+function lazySandbox({ language = 'python' }: Readonly<Record<string, unknown>>) {
+  let opened: Sandbox | undefined;
+  return {
+    open: async () => {
+      if (language !== 'python' && language !== 'javascript') {
+        throw new ConfigError(`rewards.config.language is ${String(language)}; it is python or javascript`);
+      }
+      opened ??= await openSandbox(language);
+    },
+    get: () => {
+      if (opened) return opened;
+      throw new ConfigError('a row needs a sandbox for code that was not opened before the start');
+    },
+    close: async () => opened?.close(),
   };
 }

@@ -1,8 +1,11 @@
-import type { Task } from '../types.ts';
-import { type Reward, type RewardOptions, reward } from './reward.ts';
-
 /** verl reads only the end of a solution: a long one is searched no further. */
 const READ_CHARACTERS = 300;
+
+export interface Gsm8kOptions {
+  readonly method?: 'strict' | 'flexible';
+  /** For an answer that is there and wrong. */
+  readonly formatScore?: number;
+}
 
 /**
  * GSM8K, as verl scores it. `strict`: the last `#### number`; `flexible`: the last number. Commas and dollar signs
@@ -11,7 +14,7 @@ const READ_CHARACTERS = 300;
 export function gsm8kScore(
   solution: string,
   truth: string,
-  { method = 'strict', formatScore = 0 }: { method?: 'strict' | 'flexible'; formatScore?: number } = {},
+  { method = 'strict', formatScore = 0 }: Gsm8kOptions = {},
 ): number {
   const end = solution.slice(-READ_CHARACTERS);
   const found =
@@ -23,16 +26,3 @@ export function gsm8kScore(
 }
 
 const normal = (text: string) => text.replaceAll(',', '').replaceAll('$', '').trim();
-
-/** The reward of tasks with a `groundTruth`. */
-export function gsm8kReward<T extends Task>(
-  options: RewardOptions & { readonly method?: 'strict' | 'flexible'; readonly formatScore?: number } = {},
-): Reward<T> {
-  const { method = 'strict', formatScore = 0, ...rest } = options;
-  return reward<T>(
-    'gsm8k',
-    ({ task, trajectory }) =>
-      gsm8kScore(trajectory.text, String(task['groundTruth']), { method, formatScore }),
-    rest,
-  );
-}

@@ -3,19 +3,47 @@ import type { Task, Trajectory } from '../types.ts';
 export interface RewardContext<T = Task> {
   readonly task: T;
   readonly trajectory: Trajectory<T>;
+  /**
+   * All that followed the first prompt, tool results included, special tokens removed: verl's `solution_str`. Where
+   * no tokenizer is at hand (a stop condition, `rollcall score`) it is the last reply.
+   */
+  readonly solution: string;
   /** Aborts when the reward is out of time or the run stops. */
   readonly signal: AbortSignal;
 }
 
-/** What one trajectory is worth: a named, weighted, time-limited function. */
-export interface Reward<T = Task> {
-  readonly kind: 'trajectory';
+/** A number, or numbers by name: `score` counts, the others are logged as `NAME/key`. */
+export type RewardValue = number | ({ readonly score: number } & Readonly<Record<string, number>>);
+
+interface Named {
   readonly name: string;
   /** 0 logs the number without training on it. */
   readonly weight: number;
   readonly timeoutMs: number;
-  score(context: RewardContext<T>): number | Promise<number>;
 }
+
+/** What one trajectory is worth: a named, weighted, time-limited function, asked as soon as the trajectory ends. */
+export interface TrajectoryReward<T = Task> extends Named {
+  readonly kind: 'trajectory';
+  score(context: RewardContext<T>): RewardValue | Promise<RewardValue>;
+}
+
+export interface SharedContext<T = Task> {
+  /** Those that ended well enough to be scored; a failed one is not among them. */
+  readonly trajectories: readonly Trajectory<T>[];
+  readonly signal: AbortSignal;
+}
+
+/**
+ * What trajectories are worth beside each other: one number for each, in their order. `group`: all attempts at one
+ * task, asked when the last has ended. `batch`: all of a step.
+ */
+export interface SharedReward<T = Task> extends Named {
+  readonly kind: 'group' | 'batch';
+  score(context: SharedContext<T>): readonly number[] | Promise<readonly number[]>;
+}
+
+export type Reward<T = Task> = TrajectoryReward<T> | SharedReward<T>;
 
 export interface RewardOptions {
   readonly weight?: number;
@@ -24,8 +52,24 @@ export interface RewardOptions {
 
 export function reward<T = Task>(
   name: string,
-  score: (context: RewardContext<T>) => number | Promise<number>,
+  score: (context: RewardContext<T>) => RewardValue | Promise<RewardValue>,
   { weight = 1, timeoutMs = 30_000 }: RewardOptions = {},
-): Reward<T> {
+): TrajectoryReward<T> {
   return { kind: 'trajectory', name, weight, timeoutMs, score };
+}
+
+export function groupReward<T = Task>(
+  name: string,
+  score: SharedReward<T>['score'],
+  { weight = 1, timeoutMs = 30_000 }: RewardOptions = {},
+): SharedReward<T> {
+  return { kind: 'group', name, weight, timeoutMs, score };
+}
+
+export function batchReward<T = Task>(
+  name: string,
+  score: SharedReward<T>['score'],
+  { weight = 1, timeoutMs = 30_000 }: RewardOptions = {},
+): SharedReward<T> {
+  return { kind: 'batch', name, weight, timeoutMs, score };
 }

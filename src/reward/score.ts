@@ -1,15 +1,17 @@
-/** Scores a finished trajectory by every reward. A reward that keeps failing fails the attempt, not the run. */
+/** Scores finished trajectories by every reward. A reward that keeps failing fails the attempt, not the run. */
 import { ConfigError, RewardError } from '../errors.ts';
 import { type Clock, sleep } from '../lib/clock.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
-import type { Span, Trajectory } from '../types.ts';
-import type { Reward } from './reward.ts';
+import type { Scored, Span, Trajectory } from '../types.ts';
+import type { Reward, RewardValue, SharedReward, TrajectoryReward } from './reward.ts';
 
 export interface ScoreOptions {
   readonly clock: Clock;
   /** Tries after the first, of each reward. */
   readonly retries: number;
   readonly signal?: AbortSignal | undefined;
+  /** Of a trajectory; its last reply if not given. */
+  readonly solutionOf?: (trajectory: Trajectory<unknown>) => string;
 }
 
 export interface Score {
@@ -19,17 +21,23 @@ export interface Score {
   readonly spans: readonly Span[];
 }
 
-/** Rejects with RewardError, or with the signal's reason. */
+/** By the rewards of single trajectories. Rejects with RewardError, or with the signal's reason. */
 export async function scoreTrajectory<T>(
   trajectory: Trajectory<T>,
   rewards: readonly Reward<T>[],
   options: ScoreOptions,
 ): Promise<Score> {
   const spans: Span[] = [];
+  const solution = options.solutionOf?.(trajectory) ?? trajectory.text;
+  const own = rewards.filter((reward): reward is TrajectoryReward<T> => reward.kind === 'trajectory');
   const values = await Promise.all(
-    rewards.map(async (reward) => {
+    own.map(async (reward) => {
       const start = options.clock.now();
-      const value = await scoreWithRetries(trajectory, reward, options);
+      const value = await withRetries(reward, `trajectory ${trajectory.id}`, options, async (signal) =>
+        readValue(reward.name, await reward.score({ task: trajectory.task, trajectory, solution, signal }), {
+          id: trajectory.id,
+        }),
+      );
       spans.push({
         kind: 'reward',
         name: reward.name,
@@ -41,50 +49,91 @@ export async function scoreTrajectory<T>(
     }),
   );
   return {
-    rewards: Object.fromEntries(rewards.map(({ name }, index) => [name, values[index]!])),
-    reward: rewards.reduce((sum, { weight }, index) => sum + weight * values[index]!, 0),
+    rewards: Object.assign({}, ...values.map(({ logged }) => logged)),
+    reward: own.reduce((sum, { weight }, index) => sum + weight * values[index]!.score, 0),
     spans,
   };
 }
 
-async function scoreWithRetries<T>(
-  trajectory: Trajectory<T>,
-  reward: Reward<T>,
+/** By the rewards of one kind that see trajectories beside each other. If one fails, all of these attempts do. */
+export async function scoreTogether<T>(
+  attempts: readonly Scored<T>[],
+  kind: SharedReward['kind'],
+  rewards: readonly Reward<T>[],
+  options: ScoreOptions,
+): Promise<Scored<T>[]> {
+  const shared = rewards.filter((reward): reward is SharedReward<T> => reward.kind === kind);
+  const isScored = ({ reward, trajectory }: Scored<T>) =>
+    reward !== undefined && trajectory.ownReward === undefined;
+  const trajectories = attempts.filter(isScored).map(({ trajectory }) => trajectory);
+  if (shared.length === 0 || trajectories.length === 0) return [...attempts];
+  const values = await Promise.all(
+    shared.map((reward) =>
+      withRetries(reward, `the ${kind} of trajectory ${trajectories[0]!.id}`, options, async (signal) => {
+        const scores = await reward.score({ trajectories, signal });
+        if (!Array.isArray(scores) || scores.length !== trajectories.length) {
+          const given = Array.isArray(scores) ? `${scores.length} numbers` : String(scores);
+          throw new RewardError(
+            `reward '${reward.name}' gave ${given} for ${trajectories.length} trajectories; one each is needed`,
+          );
+        }
+        return scores.map((score, index) => finite(reward.name, score, trajectories[index]!.id));
+      }),
+    ),
+  );
+  let place = 0;
+  return attempts.map((attempt) => {
+    if (!isScored(attempt)) return attempt;
+    const at = place++;
+    return {
+      ...attempt,
+      rewards: {
+        ...attempt.rewards,
+        ...Object.fromEntries(shared.map(({ name }, index) => [name, values[index]![at]!])),
+      },
+      reward: shared.reduce((sum, { weight }, index) => sum + weight * values[index]![at]!, attempt.reward!),
+    };
+  });
+}
+
+async function withRetries<R>(
+  { name, timeoutMs }: Pick<Reward, 'name' | 'timeoutMs'>,
+  what: string,
   { clock, retries, signal }: ScoreOptions,
-): Promise<number> {
+  score: (signal: AbortSignal) => Promise<R>,
+): Promise<R> {
   for (let attempt = 0; ; attempt++) {
     try {
-      return await scoreOnce(trajectory, reward, clock, signal);
+      return await withTimeLimit(score, { milliseconds: timeoutMs, clock, signal });
     } catch (cause) {
       signal?.throwIfAborted();
       if (attempt >= retries) {
         if (cause instanceof RewardError) throw cause;
         const why = cause instanceof Error ? cause.message : String(cause);
-        throw new RewardError(`reward '${reward.name}' failed on trajectory ${trajectory.id}: ${why}`, {
-          cause,
-        });
+        throw new RewardError(`reward '${name}' failed on ${what}: ${why}`, { cause });
       }
       await sleep(clock, 100 * 2 ** attempt, signal);
     }
   }
 }
 
-async function scoreOnce<T>(
-  trajectory: Trajectory<T>,
-  reward: Reward<T>,
-  clock: Clock,
-  signal: AbortSignal | undefined,
-): Promise<number> {
-  const value = await withTimeLimit(
-    (limited) => reward.score({ task: trajectory.task, trajectory, signal: limited }),
-    { milliseconds: reward.timeoutMs, clock, signal },
-  );
-  if (typeof value !== 'number' || !Number.isFinite(value)) {
-    throw new RewardError(
-      `reward '${reward.name}' gave ${String(value)} for trajectory ${trajectory.id}; a reward is a finite number`,
-    );
+function readValue(name: string, value: RewardValue, { id }: { readonly id: string }) {
+  if (typeof value !== 'object' || value === null) {
+    const score = finite(name, value, id);
+    return { score, logged: { [name]: score } };
   }
-  return value;
+  const logged = Object.entries(value).map(([key, number]) => [
+    key === 'score' ? name : `${name}/${key}`,
+    finite(name, number, id),
+  ]);
+  return { score: finite(name, value.score, id), logged: Object.fromEntries(logged) };
+}
+
+function finite(name: string, value: unknown, id: string): number {
+  if (typeof value === 'number' && Number.isFinite(value)) return value;
+  throw new RewardError(
+    `reward '${name}' gave ${String(value)} for trajectory ${id}; a reward is a finite number`,
+  );
 }
 
 /** Throws a ConfigError for names given twice and weights that are not finite. */

@@ -48,11 +48,13 @@ export const REWARD_KEYS: readonly VerlRow[] = [
       (name: string, { option }) => {
         if (name === 'naive')
           return { note: `${key}=naive: always so here; each trajectory is scored as it ends` };
+        if (name === 'rate_limited')
+          return { note: `${key}=rate_limited: rewards.limits are heeded whenever they are given` };
         if (name === 'dapo')
           return { 'algorithm.overlong.enabled': (option('algorithm.overlong.enabled') as boolean) || true };
         return { refuse: `${key}=${shown(name)}: not yet: write a reward in TypeScript` };
       },
-      { values: 'naive, dapo' },
+      { values: 'naive, dapo, rate_limited' },
     ),
   ),
   ...[
@@ -72,6 +74,10 @@ export const REWARD_KEYS: readonly VerlRow[] = [
   same('reward.reward_kwargs.max_resp_len', 'algorithm.overlong.maxTokens', [16384, 8192]),
   same('reward.num_workers', 'rewards.concurrency', [8, 4]),
   same('reward.timeout', 'rewards.timeoutSeconds', [300, 60]),
+  same('reward.max_concurrent', 'rewards.limits.concurrency', [1, 4]),
+  same('reward.max_rpm', 'rewards.limits.requestsPerMinute', [60, 600]),
+  same('reward.max_tpm', 'rewards.limits.tokensPerMinute', [100000, 1000]),
+  same('reward.estimated_tokens_per_request', 'rewards.limits.tokensPerRequest', [2000, 500]),
   notYet(
     'reward_model.enable',
     false,

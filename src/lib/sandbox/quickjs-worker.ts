@@ -1,0 +1,110 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import variant from '@jitl/quickjs-ng-wasmfile-release-sync';
+import {
+  newQuickJSWASMModuleFromVariant,
+  type QuickJSContext,
+  type QuickJSHandle,
+  type QuickJSSyncVariant,
+} from 'quickjs-emscripten-core';
+import type { SandboxLimits, SandboxResult } from './sandbox.ts';
+
+const limits = workerData as SandboxLimits;
+const quickJs = await newQuickJSWASMModuleFromVariant(variant as unknown as QuickJSSyncVariant);
+
+parentPort!.on('message', ({ code, stdin }: { code: string; stdin: string }) => {
+  parentPort!.postMessage({ kind: 'done', result: run(code, stdin) });
+});
+parentPort!.postMessage({ kind: 'ready' });
+
+type Status = SandboxResult['status'];
+
+/** A fresh runtime for each run. It is not freed after a limit was met: the thread goes with it. */
+function run(code: string, stdin: string): Omit<SandboxResult, 'milliseconds'> {
+  const runtime = quickJs.newRuntime();
+  const deadline = performance.now() + limits.milliseconds;
+  let ended: Status | undefined;
+  runtime.setMemoryLimit(limits.memoryMiB * 1024 * 1024);
+  runtime.setMaxStackSize(512 * 1024);
+  runtime.setInterruptHandler(() => {
+    if (ended === undefined && performance.now() > deadline) ended = 'timeout';
+    return ended !== undefined;
+  });
+  const context = runtime.newContext();
+  const output = { stdout: '', stderr: '' };
+  let bytes = 0;
+  const write = (to: keyof typeof output, text: string) => {
+    if (ended !== undefined) return;
+    bytes += Buffer.byteLength(text);
+    if (bytes > limits.outputBytes) {
+      ended = 'output';
+      return;
+    }
+    output[to] += text;
+  };
+  defineConsole(context, write);
+  setText(context, 'stdin', stdin);
+  const fail = (error: QuickJSHandle): Status => {
+    const read: unknown = context.dump(error);
+    const { name = 'Error', message = String(read) } = (read ?? {}) as { name?: string; message?: string };
+    write('stderr', `${name}: ${message}\n`);
+    return ended ?? (/out of memory/i.test(message) ? 'memory' : 'error');
+  };
+  let status: Status = 'ok';
+  try {
+    const result = context.evalCode(code, 'program.js');
+    if (result.error) status = fail(result.error);
+    while (status === 'ok' && runtime.hasPendingJob()) {
+      const jobs = runtime.executePendingJobs(1000);
+      if (jobs.error) status = fail(jobs.error);
+    }
+    status = ended ?? status;
+    if (status === 'ok' || status === 'error') {
+      if (!result.error) result.value.dispose();
+      else result.error.dispose();
+      context.dispose();
+      runtime.dispose();
+    }
+  } catch (cause) {
+    // The wasm itself gave up (out of memory, a broken invariant): whatever it was, the program did not finish.
+    const message = cause instanceof Error ? cause.message : String(cause);
+    status = ended ?? 'memory';
+    output.stderr += `${message}\n`;
+  }
+  return { status, ...output };
+}
+
+function defineConsole(
+  context: QuickJSContext,
+  write: (to: 'stdout' | 'stderr', text: string) => void,
+): void {
+  const printer = (to: 'stdout' | 'stderr') =>
+    context.newFunction('print', (...values) => {
+      write(to, `${values.map((value) => shown(context, value)).join(' ')}\n`);
+    });
+  const printers = {
+    log: printer('stdout'),
+    info: printer('stdout'),
+    warn: printer('stderr'),
+    error: printer('stderr'),
+  };
+  const console = context.newObject();
+  for (const [name, print] of Object.entries(printers)) context.setProp(console, name, print);
+  context.setProp(context.global, 'console', console);
+  context.setProp(context.global, 'print', printers.log);
+  console.dispose();
+  for (const print of Object.values(printers)) print.dispose();
+}
+
+function setText(context: QuickJSContext, name: string, text: string): void {
+  const value = context.newString(text);
+  context.setProp(context.global, name, value);
+  value.dispose();
+}
+
+function shown(context: QuickJSContext, value: QuickJSHandle): string {
+  const type = context.typeof(value);
+  if (type === 'string') return context.getString(value);
+  if (type !== 'object') return String(context.dump(value));
+  const read: unknown = context.dump(value);
+  return typeof read === 'string' ? read : (JSON.stringify(read) ?? String(read));
+}

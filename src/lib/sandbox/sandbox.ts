@@ -1,0 +1,57 @@
+/**
+ * Runs code that nobody vouches for. What runs inside sees no host files, no network, no environment and no other
+ * process, and is ended at its limits. Where a platform cannot give that, the sandbox is refused, never weakened.
+ */
+import { openPythonSandbox } from './python.ts';
+import { openQuickJs } from './quickjs.ts';
+
+export interface SandboxLimits {
+  /** Wall clock, start included. */
+  readonly milliseconds: number;
+  /** Processor time, where the platform can count it apart from the wall clock. */
+  readonly cpuSeconds: number;
+  readonly memoryMiB: number;
+  /** Of stdout and stderr together. */
+  readonly outputBytes: number;
+  readonly processes: number;
+  /** What may be written to the sandbox's own, temporary disk. */
+  readonly diskMiB: number;
+}
+
+export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
+  milliseconds: 10_000,
+  cpuSeconds: 5,
+  memoryMiB: 256,
+  outputBytes: 256 * 1024,
+  processes: 16,
+  diskMiB: 32,
+};
+
+export interface SandboxResult {
+  /** `ok`: it ended by itself, without an error. `error`: it ended with one. Otherwise the limit that ended it. */
+  readonly status: 'ok' | 'error' | 'timeout' | 'memory' | 'output';
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly milliseconds: number;
+}
+
+export interface SandboxRunOptions {
+  readonly stdin?: string;
+  readonly signal?: AbortSignal;
+}
+
+export interface Sandbox {
+  readonly language: 'javascript' | 'python';
+  /** Each run is a fresh world: nothing is left of it for the next. Rejects only with the signal's reason. */
+  run(code: string, options?: SandboxRunOptions): Promise<SandboxResult>;
+  close(): Promise<void>;
+}
+
+/** Throws a ConfigError, with what to install, where this platform cannot contain the language. */
+export async function openSandbox(
+  language: Sandbox['language'],
+  limits: Partial<SandboxLimits> = {},
+): Promise<Sandbox> {
+  const all = { ...DEFAULT_SANDBOX_LIMITS, ...limits };
+  return language === 'javascript' ? openQuickJs(all) : openPythonSandbox(all);
+}

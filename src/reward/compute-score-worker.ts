@@ -1,0 +1,23 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { loadModule } from '../lib/load-export.ts';
+
+const { path, name, directory } = workerData as { path: string; name: string; directory: string };
+const module = loadModule(path, directory, 'rewards.module');
+
+parentPort!.on('message', async (given: readonly unknown[]) => {
+  try {
+    const compute = (await module)[name] as (...given: readonly unknown[]) => unknown;
+    parentPort!.postMessage({ value: readResult(await compute(...given)) });
+  } catch (cause) {
+    parentPort!.postMessage({ error: cause instanceof Error ? cause.message : String(cause) });
+  }
+});
+
+/** A number is logged as `acc` too, as verl does; of a mapping all that is a number, truth included. */
+function readResult(result: unknown): unknown {
+  if (typeof result !== 'object' || result === null) return { score: Number(result), acc: Number(result) };
+  const numbers = Object.entries(result).flatMap(([key, value]) =>
+    typeof value === 'number' || typeof value === 'boolean' || key === 'score' ? [[key, Number(value)]] : [],
+  );
+  return 'score' in result ? Object.fromEntries(numbers) : Number.NaN;
+}

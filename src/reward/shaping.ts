@@ -1,0 +1,77 @@
+import type { Task, ToolCall, Trajectory } from '../types.ts';
+import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
+
+/** What is added beside the task's own reward, in the keys of seed 004. */
+export interface Shaping {
+  /** Once, if a call ran without a problem. */
+  readonly toolCallSuccess: number;
+  /** Once, if `isValidReasoning` holds. */
+  readonly validReasoning: number;
+  /** For each call that could not be read or run. */
+  readonly invalidToolCall: number;
+  /** Once, if the turns ran out. */
+  readonly maxTurnsExceeded: number;
+  /** For each call with the name and arguments of an earlier one. */
+  readonly redundantToolCall: number;
+  /** Once, if there were calls and all could be read. */
+  readonly toolFormat: number;
+}
+
+export interface ShapingOptions<T> extends RewardOptions {
+  readonly isValidReasoning?: (trajectory: Trajectory<T>) => boolean;
+}
+
+/** Logs each part as `shaping/KEY`; their sum is the reward. */
+export function shapingReward<T = Task>(
+  shaping: Shaping,
+  { isValidReasoning = explainsEveryCall, ...options }: ShapingOptions<T> = {},
+): TrajectoryReward<T> {
+  return reward<T>(
+    'shaping',
+    ({ trajectory }) => {
+      const { turns, end } = trajectory;
+      const runs = turns.flatMap(({ toolRuns }) => toolRuns);
+      const unread = turns.flatMap(({ problems }) => problems);
+      const invalid = unread.length + runs.filter(({ problem }) => problem).length;
+      const seen = new Set<string>();
+      let redundant = 0;
+      for (const { call } of runs) {
+        const key = callKey(call);
+        if (seen.has(key)) redundant++;
+        seen.add(key);
+      }
+      const once = (holds: boolean) => (holds ? 1 : 0);
+      const parts = {
+        toolCallSuccess: shaping.toolCallSuccess * once(runs.some(({ problem }) => !problem)),
+        validReasoning: shaping.validReasoning * once(isValidReasoning(trajectory)),
+        invalidToolCall: shaping.invalidToolCall * invalid,
+        maxTurnsExceeded: shaping.maxTurnsExceeded * once(end.kind === 'truncated' && end.why === 'turns'),
+        redundantToolCall: shaping.redundantToolCall * redundant,
+        toolFormat: shaping.toolFormat * once(runs.length > 0 && unread.length === 0),
+      };
+      return { ...parts, score: Object.values(parts).reduce((sum, part) => sum + part, 0) };
+    },
+    options,
+  );
+}
+
+/** The default of `validReasoning`: every reply that calls a tool also says something, in its text or reasoning. */
+export function explainsEveryCall({ messages }: Pick<Trajectory<unknown>, 'messages'>): boolean {
+  const calling = messages.flatMap((message) =>
+    message.role === 'assistant' && message.toolCalls?.length ? message : [],
+  );
+  return (
+    calling.length > 0 &&
+    calling.every(({ content, reasoning = '' }) => /\p{L}{2,}/u.test(`${content}${reasoning}`))
+  );
+}
+
+const callKey = ({ name, arguments: given }: ToolCall) => `${name} ${sorted(given)}`;
+
+/** JSON with keys in order, so that `{a, b}` and `{b, a}` are the same call. */
+function sorted(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(sorted).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'undefined';
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${entries.map(([key, inner]) => `${JSON.stringify(key)}:${sorted(inner)}`).join(',')}}`;
+}
