@@ -13,6 +13,8 @@ export interface ChatOptions {
   readonly system?: string;
   /** The dialogue so far; none of it is trained. */
   readonly messages?: readonly Message[];
+  /** How many of these are the dataset's own words, which `trustPrompt` trusts; all of them, if not given. */
+  readonly promptMessages?: number;
   readonly tools?: readonly Tool[];
   /** Tools that the agent runs by itself: the model is told of them, `runTools` does not know them. */
   readonly toolSchemas?: readonly ToolSchema[];
@@ -114,12 +116,14 @@ class Conversation implements Chat {
   #transcript: Transcript | undefined;
   /** Messages that the tokens of the last reply close. */
   #answered = 0;
-  #promptMessages = 0;
+  #promptMessages: number | undefined;
   #calls = 0;
   #sampling = false;
 
-  constructor({ system, messages = [], tools = [], toolSchemas = [] }: ChatOptions, host: ChatHost) {
+  constructor(options: ChatOptions, host: ChatHost) {
+    const { system, messages = [], tools = [], toolSchemas = [], promptMessages } = options;
     this.#host = host;
+    if (promptMessages !== undefined) this.#promptMessages = promptMessages + (system === undefined ? 0 : 1);
     this.#tools = tools;
     this.#schemas = [...tools.map(({ schema }) => schema), ...toolSchemas];
     if (system !== undefined) this.#queued.push({ role: 'system', content: system });
@@ -166,8 +170,14 @@ class Conversation implements Chat {
     const added = this.#queued.splice(0);
     this.#messages.push(...added);
     if (!this.#transcript) {
-      this.#promptMessages = this.#messages.length;
-      this.#transcript = new Transcript(this.#host.renderPrompt(this.#messages, this.#schemas));
+      const { renderPrompt } = this.#host;
+      const promptMessages = this.#promptMessages;
+      const prompt =
+        promptMessages === undefined
+          ? renderPrompt(this.#messages, this.#schemas)
+          : format.renderPrompt(this.#messages, this.#schemas, { promptMessages });
+      this.#promptMessages ??= this.#messages.length;
+      this.#transcript = new Transcript(prompt);
       return { transcript: this.#transcript, observationTokens: 0 };
     }
     const transcript = this.#transcript;
@@ -185,7 +195,7 @@ class Conversation implements Chat {
     }
     const length = transcript.expandedLength;
     transcript.newSegment(
-      format.renderPrompt(this.#messages, this.#schemas, { promptMessages: this.#promptMessages }),
+      format.renderPrompt(this.#messages, this.#schemas, { promptMessages: this.#promptMessages ?? 0 }),
     );
     return { transcript, observationTokens: Math.max(0, transcript.expandedLength - length) };
   }

@@ -43,8 +43,10 @@ export class ServedChats {
     if (known) goOn(known, request);
     const reply = await unlessAborted(chat.sample(request.sampling), request.signal);
     if (!reply.final) chat.checkRoom(reply);
-    this.#served.add({ chat, tools, reply, marks: [...marks, markOf({ role: 'assistant', ...reply })] });
-    return reply;
+    const toolCalls = reply.toolCalls.map((call) => ({ ...call, id: outsideId(reply, call) }));
+    const given: ChatReply = { ...reply, toolCalls };
+    this.#served.add({ chat, tools, reply, marks: [...marks, markOf({ role: 'assistant', ...given })] });
+    return given;
   }
 
   /** Taken out while its next reply is made, so that another request with the same beginning gets its own chat. */
@@ -60,8 +62,10 @@ export class ServedChats {
 
   #begin({ messages, toolSchemas }: ServeRequest): Chat {
     refuseReplyAsPrompt(messages);
+    const replied = messages.findIndex(({ role }) => role === 'assistant' || role === 'tool');
     return this.#model.chat({
       toolSchemas,
+      ...(replied < 0 ? {} : { promptMessages: replied }),
       messages: messages.map((message) =>
         isProblemAnswer(message) ? { role: 'user', content: message.content } : message,
       ),
@@ -74,11 +78,12 @@ function goOn({ chat, reply, marks }: Served, { messages, toolSchemas, failedCal
   const added = messages.slice(marks.length).filter((message) => !isProblemAnswer(message));
   const answered = new Set<Message>();
   const runs = reply.toolCalls.flatMap((call): OutsideRun[] => {
-    const answer = added.find((message) => message.role === 'tool' && message.toolCallId === call.id);
+    const id = outsideId(reply, call);
+    const answer = added.find((message) => message.role === 'tool' && message.toolCallId === id);
     if (answer?.role !== 'tool') return [];
     answered.add(answer);
     const { content } = answer;
-    const problem = failedCalls.has(call.id) ? problemOf(call, String(content), toolSchemas) : undefined;
+    const problem = failedCalls.has(id) ? problemOf(call, String(content), toolSchemas) : undefined;
     return [{ call, result: content, ...(problem ? { problem } : {}) }];
   });
   const rest = added.filter((message) => !answered.has(message));
@@ -101,6 +106,9 @@ function problemOf({ name }: ToolCall, message: string, tools: readonly ToolSche
   const isKnown = tools.some((tool) => tool.function.name === name);
   return { kind: isKnown ? 'tool-threw' : 'unknown-tool', message, source: name };
 }
+
+/** A chat numbers its own calls; frameworks take ids for unique among all the messages they hold. */
+const outsideId = ({ turn }: ChatReply, { id }: ToolCall): string => `${id}_turn_${turn}`;
 
 /** The id under which a framework is told of a call that could not be read. */
 export const problemId = (reply: ChatReply, index: number): string => `problem_${reply.turn}_${index}`;
