@@ -51,7 +51,7 @@ export {
   toA2aSkills,
   toMcpTool,
 } from './agent/tool-schemas.ts';
-export type { Chat, ChatOptions, ChatReply, SampleOptions } from './chat/chat.ts';
+export type { Chat, ChatOptions, ChatReply, OutsideRun, SampleOptions } from './chat/chat.ts';
 export type { ChatFormat, Reply } from './chat/format.ts';
 export { type FoundCalls, toolFormat } from './chat/formats/custom.ts';
 export { loadChatFormat } from './chat/model-files.ts';
@@ -72,8 +72,20 @@ export { type CreateModelOptions, createModel, type ModelSize } from './engine/m
 export * as errors from './errors.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export { type GatewayOptions, gateway } from './gateway/gateway.ts';
+export {
+  type ChatEndpoint,
+  type ChatEndpointOptions,
+  chatEndpoint,
+} from './lib/chat-endpoint.ts';
+export {
+  openSandbox,
+  type Sandbox,
+  type SandboxLimits,
+  type SandboxResult,
+} from './lib/sandbox/sandbox.ts';
 export { type ResolvedRun, resolveRun } from './options/resolve-run.ts';
 export type { Backend, PlainOptions, Progress, TrainOptions } from './options.ts';
+export { type JudgeOptions, judgeReward, rankingReward } from './reward/judge.ts';
 export {
   codeReward,
   exactMatchReward,
@@ -96,6 +108,7 @@ export {
   type SharedReward,
   type TrajectoryReward,
 } from './reward/reward.ts';
+export { type RewardModelOptions, rewardModel } from './reward/reward-model.ts';
 export { type Shaping, type ShapingOptions, shapingReward } from './reward/shaping.ts';
 export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts';
 export type { StepReport } from './run.ts';

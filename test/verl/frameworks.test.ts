@@ -8,6 +8,7 @@ import { tool as langChainTool } from '@langchain/core/tools';
 import { END, MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
 import { ToolNode } from '@langchain/langgraph/prebuilt';
 import { generateText, tool as sdkTool, stepCountIs, streamText } from 'ai';
+import fc from 'fast-check';
 import { createAgent } from 'langchain';
 import {
   type AgentContext,
@@ -284,6 +285,60 @@ describe('verl 1.B10: LangGraph', () => {
     expect(end).toHaveLength(1);
     const ids = [...engine.requests[0]!.prompt];
     expect(ids.filter((id) => id === end[0])).toHaveLength(4); // three that the template wrote, one that was trusted
+  });
+
+  test('whatever a graph does to its messages, each reply is trained once, in the context it was sampled in', async () => {
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant('say'), text: fc.string({ unit: 'grapheme', maxLength: 8 }) }),
+      fc.record({
+        kind: fc.constant('forget'),
+        text: fc.constant(''),
+        messages: fc.integer({ min: 1, max: 3 }),
+      }),
+      fc.record({ kind: fc.constant('rewrite'), text: fc.string({ minLength: 1, maxLength: 3 }) }),
+    );
+    const dialogues = fc.array(step, { minLength: 1, maxLength: 8 });
+    const answers = fc.array(fc.string({ unit: 'grapheme', maxLength: 10 }), { minLength: 8, maxLength: 8 });
+    const property = fc.asyncProperty(dialogues, answers, async (steps, replies) => {
+      const served = new Set<string>(); // what a chat has come to, as text
+      let expected = 0;
+      const { trajectory, engine } = await play(
+        async ({ model }) => {
+          let system = 'S';
+          let messages: BaseMessage[] = [];
+          for (const one of steps) {
+            if (one.kind === 'rewrite') system += one.text;
+            if ('messages' in one) messages = messages.slice(0, -one.messages);
+            const asked = [new SystemMessage(system), ...messages, new HumanMessage(one.text)];
+            const texts = asked.map((message) => message.getType() + message.text);
+            const known = texts
+              .map((_, at) => JSON.stringify(texts.slice(0, at)))
+              .findLast((t) => served.has(t));
+            if (known === undefined) expected++;
+            else served.delete(known);
+            const reply = await chatModel(model).invoke(asked);
+            served.add(JSON.stringify([...texts, `ai${reply.text}`]));
+            messages = [...asked.slice(1), reply];
+          }
+        },
+        ({ turn }) => replies[turn]!,
+        { turns: 100, tokensPerTrajectory: 100_000 },
+      );
+      expect(trajectory.end.kind).toBe('completed');
+      expect(trajectory.segments).toHaveLength(expected);
+      trajectory.turns.forEach(({ segment, start, end }, turn) => {
+        const { ids, trained } = trajectory.segments[segment]!;
+        expect(ids.slice(0, start)).toEqual(engine.requests[turn]!.prompt);
+        expect(ids.slice(start, end)).toEqual(engine.replies[turn]!.ids);
+        expect(trained.slice(start, end)).not.toContain(0);
+      });
+      const trained = trajectory.segments.reduce(
+        (sum, one) => sum + one.trained.reduce((a, b) => a + b, 0),
+        0,
+      );
+      expect(trained).toBe(engine.replies.reduce((sum, { ids }) => sum + ids.length, 0));
+    });
+    await fc.assert(property, { numRuns: 60 });
   });
 
   test('what cannot be done is refused in words', async () => {
