@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { createModel } from 'rollcall';
 import { BYTE_TEMPLATE, byteTokenizerJson } from 'rollcall/testing';
 
-/** A folder with a random model of a few thousand weights that reads and writes bytes. */
-export async function tinyModel(seed = 1): Promise<string> {
+/** A folder with a random model that reads and writes bytes; `tiny` has a few thousand weights. */
+export async function tinyModel(seed = 1, size: 'tiny' | '1m' = 'tiny'): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'rollcall-tiny-'));
   const tokenizer = join(folder, 'tokenizer');
   await mkdir(tokenizer);
@@ -15,6 +15,6 @@ export async function tinyModel(seed = 1): Promise<string> {
     JSON.stringify({ chat_template: BYTE_TEMPLATE, eos_token: '<|im_end|>' }),
   );
   const directory = join(folder, 'model');
-  createModel({ directory, size: 'tiny', tokenizer, seed });
+  createModel({ directory, size, tokenizer, seed });
   return directory;
 }

@@ -189,6 +189,11 @@ export class EmbeddedServer implements InferenceServer {
     return (await this.#ask({ kind: 'statistics' }))!;
   }
 
+  /** Forgets every cached prefix. */
+  async flush(): Promise<void> {
+    await this.#ask({ kind: 'flush' });
+  }
+
   async close(): Promise<void> {
     if (!this.#closed) {
       this.#send({ kind: 'ask', call: -1, ask: { kind: 'close' } });

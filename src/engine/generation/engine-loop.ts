@@ -70,6 +70,7 @@ export class EngineLoop {
     if (ask.kind === 'pause') await this.#pause(ask.mode);
     else if (ask.kind === 'resume') this.#stand('running');
     else if (ask.kind === 'update') this.#update(ask.weights);
+    else if (ask.kind === 'flush') this.#generator.flush();
     else {
       this.#stand('paused');
       await this.#close();

@@ -194,6 +194,12 @@ export class Generator {
     this.#version = version;
   }
 
+  /** Forgets every cached prefix; what runs computes its own again. */
+  flush(): void {
+    this.#scheduler.retract();
+    this.#cache.flush();
+  }
+
   statistics(): GenerationStatistics {
     return {
       ...this.#counts,

@@ -18,6 +18,7 @@ export type Ask =
   | { readonly kind: 'resume' }
   | { readonly kind: 'update'; readonly weights: WeightUpdate }
   | { readonly kind: 'statistics' }
+  | { readonly kind: 'flush' }
   | { readonly kind: 'close' };
 
 export type ToEngine =

@@ -1,0 +1,83 @@
+import { once } from 'node:events';
+import type { Command } from 'commander';
+import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
+import { findModelFolder } from '../chat/model-folder.ts';
+import { openServer } from '../engine/server.ts';
+import { ConfigError } from '../errors.ts';
+import { serveModel } from '../inference/serve/serve.ts';
+
+interface ServeFlags {
+  readonly model: string;
+  readonly host: string;
+  readonly port: number;
+  readonly replicas: number;
+  readonly threads?: number;
+  readonly cacheMegabytes?: number;
+  readonly maxBatch?: number;
+}
+
+export function registerServe(program: Command): void {
+  program
+    .command('serve')
+    .description('serve a model: SGLang endpoints for training, OpenAI-compatible ones for the rest')
+    .requiredOption('--model <directory>', 'a model folder, or a name on the Hugging Face Hub')
+    .option('--host <address>', 'address to listen on', '127.0.0.1')
+    .option(
+      '--port <n>',
+      'of the first replica; further ones take the next. 0 takes free ones',
+      Number,
+      30_000,
+    )
+    .option('--replicas <n>', 'engines, each with a port and a cache of its own', Number, 1)
+    .option('--threads <n>', 'threads of each engine', Number)
+    .option('--cache-megabytes <n>', 'cached keys and values of each engine', Number)
+    .option('--max-batch <n>', 'requests an engine runs at once', Number)
+    .action(serve);
+}
+
+async function serve(flags: ServeFlags): Promise<void> {
+  whole('--port', flags.port, 0, 65_535);
+  whole('--replicas', flags.replicas, 1, 64);
+  const model = await findModelFolder(flags.model, { weights: true });
+  const { tokenizer, eosIds, templates, config } = await loadModelFiles(model);
+  const format = Object.keys(templates).length > 0 ? await loadChatFormat(model, {}) : undefined;
+  const { threads, cacheMegabytes, maxBatch } = flags;
+  const opened: { close(): Promise<void> }[] = [];
+  const stop = new AbortController();
+  const onSignal = () => stop.abort();
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  try {
+    for (let replica = 0; replica < flags.replicas && !stop.signal.aborted; replica++) {
+      const server = await openServer({
+        model,
+        signal: stop.signal,
+        ...(threads === undefined ? {} : { threads }),
+        ...(cacheMegabytes === undefined ? {} : { cacheMegabytes }),
+        ...(maxBatch === undefined ? {} : { maxBatch }),
+      });
+      opened.unshift(server);
+      const port = flags.port === 0 ? 0 : flags.port + replica;
+      const serving = await serveModel({
+        server,
+        model,
+        config,
+        tokenizer,
+        eosIds,
+        format,
+        host: flags.host,
+        port,
+      });
+      opened.unshift(serving);
+      console.log(`listening ${serving.url} (${server.description})`);
+    }
+    if (!stop.signal.aborted) await once(stop.signal, 'abort');
+  } finally {
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+    for (const resource of opened) await resource.close();
+  }
+}
+
+function whole(flag: string, value: number, least: number, most: number): void {
+  if (Number.isInteger(value) && value >= least && value <= most) return;
+  throw new ConfigError(`${flag} is ${value}; use a whole number from ${least} to ${most}`);
+}
