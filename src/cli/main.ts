@@ -21,6 +21,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   replay: async () => (await import('./replay.ts')).registerReplay,
   report: async () => (await import('./report.ts')).registerReport,
   score: async () => (await import('./score.ts')).registerScore,
+  serve: async () => (await import('./serve.ts')).registerServe,
   sft: async () => (await import('./sft.ts')).registerSft,
   show: async () => (await import('./show.ts')).registerShow,
   tools: async () => (await import('./tools.ts')).registerTools,
