@@ -40,14 +40,18 @@ export function shapingReward<T = Task>(
         if (seen.has(key)) redundant++;
         seen.add(key);
       }
-      const once = (holds: boolean) => (holds ? 1 : 0);
+      const times = (amount: number, count: number) => (count === 0 ? 0 : amount * count); // no -0
+      const once = (amount: number, holds: boolean) => (holds ? amount : 0);
       const parts = {
-        toolCallSuccess: shaping.toolCallSuccess * once(runs.some(({ problem }) => !problem)),
-        validReasoning: shaping.validReasoning * once(isValidReasoning(trajectory)),
-        invalidToolCall: shaping.invalidToolCall * invalid,
-        maxTurnsExceeded: shaping.maxTurnsExceeded * once(end.kind === 'truncated' && end.why === 'turns'),
-        redundantToolCall: shaping.redundantToolCall * redundant,
-        toolFormat: shaping.toolFormat * once(runs.length > 0 && unread.length === 0),
+        toolCallSuccess: once(
+          shaping.toolCallSuccess,
+          runs.some(({ problem }) => !problem),
+        ),
+        validReasoning: once(shaping.validReasoning, isValidReasoning(trajectory)),
+        invalidToolCall: times(shaping.invalidToolCall, invalid),
+        maxTurnsExceeded: once(shaping.maxTurnsExceeded, end.kind === 'truncated' && end.why === 'turns'),
+        redundantToolCall: times(shaping.redundantToolCall, redundant),
+        toolFormat: once(shaping.toolFormat, runs.length > 0 && unread.length === 0),
       };
       return { ...parts, score: Object.values(parts).reduce((sum, part) => sum + part, 0) };
     },

@@ -1,0 +1,152 @@
+/** An LLM over any OpenAI-compatible endpoint: asked within limits, asked again when it fails, never beyond its cost. */
+import { ConfigError } from '../errors.ts';
+import { type Clock, realClock, sleep } from './clock.ts';
+import { type RequestLimits, requestLimiter } from './rate-limit.ts';
+
+export interface ChatEndpointOptions {
+  /** Up to and including `/v1`. */
+  readonly url: string;
+  readonly model: string;
+  readonly apiKey?: string;
+  readonly temperature?: number;
+  readonly maxTokens?: number;
+  /** Of one request. */
+  readonly timeoutMs?: number;
+  /** Tries after the first. */
+  readonly retries?: number;
+  readonly limits?: RequestLimits;
+  readonly cost?: {
+    /** Currency is yours; prices are for a million tokens. */
+    readonly inputPrice: number;
+    readonly outputPrice: number;
+    /** Over the life of this endpoint. A request that could go beyond it is not sent. */
+    readonly limit: number;
+  };
+  readonly clock?: Clock;
+}
+
+export interface EndpointMessage {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string;
+}
+
+export interface ChatEndpoint {
+  complete(messages: readonly EndpointMessage[], signal?: AbortSignal): Promise<string>;
+  /** In the currency of the prices. */
+  readonly spent: number;
+  readonly requests: number;
+}
+
+export class CostLimitReached extends Error {
+  constructor(spent: number, limit: number) {
+    super(
+      `the cost limit is reached: ${spent.toFixed(6)} of ${limit} is spent, and another request could exceed it`,
+    );
+    this.name = 'CostLimitReached';
+  }
+}
+
+/** A request that would fail again in the same way. */
+class Refused extends Error {}
+
+export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
+  const {
+    url,
+    model,
+    apiKey,
+    temperature = 0,
+    maxTokens = 512,
+    timeoutMs = 60_000,
+    retries = 4,
+    cost,
+  } = options;
+  if (!URL.canParse(url))
+    throw new ConfigError(`an LLM endpoint needs a URL up to /v1; it is ${JSON.stringify(url)}`);
+  const clock = options.clock ?? realClock();
+  const limiter = requestLimiter(options.limits ?? {}, clock);
+  let spent = 0;
+  let reserved = 0;
+  let requests = 0;
+
+  async function ask(messages: readonly EndpointMessage[], signal: AbortSignal | undefined): Promise<string> {
+    const inputTokens = mostTokens(messages);
+    const most = cost ? (inputTokens * cost.inputPrice + maxTokens * cost.outputPrice) / 1e6 : 0;
+    if (cost && spent + reserved + most > cost.limit) throw new CostLimitReached(spent, cost.limit);
+    reserved += most;
+    try {
+      return await limiter.run(() => send(messages, most, signal), {
+        tokens: inputTokens + maxTokens,
+        ...(signal && { signal }),
+      });
+    } finally {
+      reserved -= most;
+    }
+  }
+
+  async function send(
+    messages: readonly EndpointMessage[],
+    most: number,
+    signal: AbortSignal | undefined,
+  ): Promise<string> {
+    requests++;
+    const timeout = AbortSignal.timeout(timeoutMs);
+    const response = await fetch(`${url.replace(/\/$/, '')}/chat/completions`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
+      },
+      body: JSON.stringify({ model, messages, temperature, max_tokens: maxTokens }),
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+    });
+    if (!response.ok) {
+      const text = (await response.text()).slice(0, 200);
+      const message = `${url} answered ${response.status}: ${text}`;
+      const mayRecover = response.status >= 500 || response.status === 429 || response.status === 408;
+      throw mayRecover ? new Error(message) : new Refused(message);
+    }
+    const body = (await response.json()) as {
+      readonly choices?: readonly { readonly message?: { readonly content?: string | null } }[];
+      readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number };
+    };
+    const { prompt_tokens: input, completion_tokens: output } = body.usage ?? {};
+    // An answer without a bill is taken to have cost the most it could.
+    if (cost) {
+      spent +=
+        input === undefined || output === undefined
+          ? most
+          : (input * cost.inputPrice + output * cost.outputPrice) / 1e6;
+    }
+    const content = body.choices?.[0]?.message?.content;
+    if (typeof content !== 'string') throw new Error(`${url} answered without choices[0].message.content`);
+    return content;
+  }
+
+  return {
+    complete: async (messages, signal) => {
+      for (let attempt = 0; ; attempt++) {
+        try {
+          return await ask(messages, signal);
+        } catch (cause) {
+          signal?.throwIfAborted();
+          if (cause instanceof Refused || cause instanceof CostLimitReached) throw cause;
+          if (attempt >= retries) {
+            const why = cause instanceof Error ? cause.message : String(cause);
+            throw new Error(`${url} failed ${attempt + 1} times, last: ${why}`, { cause });
+          }
+          await sleep(clock, 1000 * Math.min(2 ** attempt, 30), signal);
+        }
+      }
+    },
+    get spent() {
+      return spent;
+    },
+    get requests() {
+      return requests;
+    },
+  };
+}
+
+/** No tokenizer makes more tokens than there are bytes; a template adds a few for each message. */
+const mostTokens = (messages: readonly EndpointMessage[]) =>
+  messages.reduce((sum, { content }) => sum + Buffer.byteLength(content) + 16, 16);
