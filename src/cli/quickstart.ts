@@ -1,8 +1,10 @@
 import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { realClock } from '../lib/clock.ts';
+import type { Problem } from '../quickstart/problems.ts';
 import { quickstart } from '../quickstart/quickstart.ts';
 import type { Variant } from '../quickstart/recipe.ts';
+import type { StepReport } from '../run.ts';
 import { driveTraining } from './drive.ts';
 import { createDisplay } from './progress.ts';
 
@@ -13,6 +15,7 @@ interface QuickstartFlags {
   readonly kernels?: 'native' | 'wasm';
   readonly steps?: number;
   readonly variant: Variant;
+  readonly watch: boolean;
 }
 
 export function registerQuickstart(program: Command): void {
@@ -29,11 +32,12 @@ export function registerQuickstart(program: Command): void {
         .choices(['full', 'short', 'tiny'])
         .default('full'),
     )
+    .option('--no-watch', 'do not serve the run in the browser while it lasts')
     .addHelpText('after', '\nExample: rollcall quickstart --seed 2 --json')
     .action((flags: QuickstartFlags) => start(flags));
 }
 
-async function start({ seed, json, run, kernels, steps, variant }: QuickstartFlags): Promise<void> {
+async function start({ seed, json, run, kernels, steps, variant, watch }: QuickstartFlags): Promise<void> {
   const stream = json ? process.stderr : process.stdout;
   const display = createDisplay({ stream, now: realClock().now });
   const summary = await quickstart({
@@ -43,9 +47,44 @@ async function start({ seed, json, run, kernels, steps, variant }: QuickstartFla
     steps,
     runDir: run ?? freeRunDirectory(`runs/quickstart-${seed}`),
     say: display.say,
-    run: (options, onStep) => driveTraining(options, { display, onStep }),
+    run: async (options, onStep) => {
+      const dashboard = watch && !json ? watchWhileItLasts(options.runDir, display.say) : undefined;
+      const step = (report: StepReport<Problem>) => {
+        dashboard?.start();
+        onStep(report);
+      };
+      try {
+        return await driveTraining(options, { display, onStep: step });
+      } finally {
+        dashboard?.close();
+      }
+    },
   });
   if (json && summary) console.log(JSON.stringify(summary));
+}
+
+/** Serves the run once it has something to show. Whatever goes wrong here never touches the run. */
+function watchWhileItLasts(runDir: string, say: (line: string) => void) {
+  let dashboard: Promise<{ close(): Promise<void> } | undefined> | undefined;
+  const open = async () => {
+    try {
+      const { startDashboard } = await import('./watch.ts');
+      const opened = await startDashboard({ runs: [runDir], say: () => {} });
+      say(`Watch it live: ${opened.url}`);
+      return opened;
+    } catch (error) {
+      say(`(The dashboard did not start: ${error instanceof Error ? error.message : String(error)})`);
+      return undefined;
+    }
+  };
+  return {
+    start: () => {
+      dashboard ??= open();
+    },
+    close: () => {
+      dashboard?.then((opened) => opened?.close());
+    },
+  };
 }
 
 /** The name itself, or with the first number that is not taken. */

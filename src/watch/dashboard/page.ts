@@ -1,7 +1,7 @@
 /** The page: shipped in the package; in a clone, Vite builds it when it is first needed or its sources changed. */
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../../errors.ts';
@@ -46,13 +46,23 @@ async function buildIfChanged(sources: string, built: string, say: (line: string
   const { build } = await import('vite').catch(() => {
     throw new ConfigError("the dashboard's page is not built and Vite is not installed; run npm install");
   });
-  await build({
-    root: sources,
-    configFile: join(sources, 'vite.config.ts'),
-    logLevel: 'error',
-    build: { outDir: built, emptyOutDir: true },
-  });
-  await writeFile(stamp, hash);
+  // Beside, and renamed: two processes may build at once, and a third may be reading.
+  const beside = `${built}.${randomBytes(4).toString('hex')}.partial`;
+  try {
+    await build({
+      root: sources,
+      configFile: join(sources, 'vite.config.ts'),
+      logLevel: 'error',
+      build: { outDir: beside, emptyOutDir: true },
+    });
+    await writeFile(join(beside, 'sources.sha256'), hash);
+    await rm(built, { recursive: true, force: true });
+    await rename(beside, built);
+  } catch (error) {
+    if ((await readFile(stamp, 'utf8').catch(() => '')) !== hash) throw error; // else another process was faster
+  } finally {
+    await rm(beside, { recursive: true, force: true });
+  }
 }
 
 async function hashOf(folder: string): Promise<string> {

@@ -165,27 +165,38 @@ class MetricsTail {
   }
 }
 
-/** The runs to show: each path is a run directory, or a folder of them. */
+/** The runs to show: each path is a run directory, or a folder of them. A run's forks come with it. */
 export async function openRuns(paths: readonly string[]): Promise<WatchedRun[]> {
-  const found: { name: string; directory: string }[] = [];
+  const directories: string[] = [];
   for (const path of paths) {
     const directory = resolve(path);
-    if (isRun(directory)) {
-      found.push({ name: basename(directory), directory });
-      continue;
-    }
-    const inside = (await readdir(directory).catch(() => []))
-      .map((name) => join(directory, name))
-      .filter(isRun);
-    if (inside.length === 0) {
+    const found = isRun(directory) ? [directory] : await runsIn(directory);
+    if (found.length === 0) {
       throw new ConfigError(
         `${path} is no run directory (it has no options.json) and holds none; give the folder a run was written to`,
       );
     }
-    found.push(...inside.map((run) => ({ name: basename(run), directory: run })));
+    directories.push(...found);
   }
   const taken = new Set<string>();
-  return found.map(({ name, directory }) => new WatchedRun(freeId(name, taken), name, directory));
+  const runs: WatchedRun[] = [];
+  for (const directory of directories) {
+    const name = basename(directory);
+    runs.push(new WatchedRun(freeId(name, taken), name, directory));
+    for (const fork of await runsIn(join(directory, 'forks'))) {
+      const forkName = `${name} ${basename(fork)}`;
+      runs.push(new WatchedRun(freeId(forkName, taken), forkName, fork));
+    }
+  }
+  return runs;
+}
+
+async function runsIn(folder: string): Promise<string[]> {
+  const names = await readdir(folder).catch(() => []);
+  return names
+    .sort()
+    .map((name) => join(folder, name))
+    .filter(isRun);
 }
 
 export function freeId(name: string, taken: Set<string>): string {

@@ -1,0 +1,218 @@
+import { createHash } from 'node:crypto';
+import { mkdir, mkdtemp, readFile, symlink, writeFile } from 'node:fs/promises';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { train } from 'rollcall';
+import { byteModel } from 'rollcall/testing';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startDashboard, textsOf } from '../src/cli/watch.ts';
+import type { Dashboard } from '../src/watch/dashboard/server.ts';
+import { tinyModel } from './tiny-model.ts';
+
+type Json = Record<string, never>;
+interface Line {
+  taskIndex: number;
+  attempt: number;
+  reward: number | null;
+  messages: { role: string; content: string }[];
+  turns: { toolRuns: { problem?: { kind: string } }[]; problems: { kind: string }[] }[];
+  end: { kind: string };
+}
+
+let run: string;
+let dashboard: Dashboard;
+const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
+const blob = createHash('sha256').update(PNG).digest('hex');
+const linked = 'f'.repeat(64);
+
+beforeAll(async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rollcall-watch-'));
+  run = join(folder, 'sums');
+  process.env['MODEL'] = await tinyModel();
+  process.env['RUN'] = run;
+  const { options } = await import('./runs/sums.ts');
+  for await (const _ of train({ ...options, runDir: run })) {
+    // to its end
+  }
+  await mkdir(join(run, 'blobs'), { recursive: true });
+  await writeFile(join(run, 'blobs', blob), PNG);
+  await writeFile(join(folder, 'secret'), PNG);
+  await symlink(join(folder, 'secret'), join(run, 'blobs', linked));
+  dashboard = await startDashboard({ runs: [run], port: 0, say: () => {} });
+}, 60_000);
+afterAll(() => dashboard.close());
+
+const get = async (path: string) => (await (await fetch(`${dashboard.url}${path}`)).json()) as Json;
+const linesOf = async (step: number) =>
+  (await readFile(join(run, 'trajectories', `step_${step}.jsonl`), 'utf8'))
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line);
+
+/** As written: `fetch` would tidy the path up first. */
+const raw = (path: string, headers: Record<string, string> = {}, origin = dashboard.url) =>
+  new Promise<{ status: number; body: string }>((resolve, reject) => {
+    const { hostname, port } = new URL(origin);
+    const sent = request(
+      { hostname, port, path, headers: { host: `${hostname}:${port}`, ...headers } },
+      (answer) => {
+        let body = '';
+        answer.on('data', (chunk) => {
+          body += chunk;
+        });
+        answer.on('end', () => resolve({ status: answer.statusCode ?? 0, body }));
+      },
+    );
+    sent.on('error', reject);
+    sent.end();
+  });
+
+test('a run is listed with its state, and its metrics are those of metrics.jsonl, column by column', async () => {
+  const { runs } = (await get('api/runs')) as unknown as { runs: Json[] };
+  expect(runs).toMatchObject([{ id: 'sums', state: 'finished', step: 3, plannedSteps: 3, agent: 'adder' }]);
+  const written = (await readFile(join(run, 'metrics.jsonl'), 'utf8'))
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { step: number; metrics: Record<string, number> });
+  const view = (await get('api/runs/sums/metrics')) as unknown as {
+    steps: number[];
+    recorded: number[];
+    series: Record<string, (number | null)[]>;
+  };
+  expect(view.steps).toEqual(written.map(({ step }) => step));
+  expect(view.recorded).toEqual([1, 2, 3]);
+  for (const [name, column] of Object.entries(view.series)) {
+    expect(column.length).toBe(written.length);
+    written.forEach(({ metrics }, at) => {
+      const value = metrics[name];
+      if (value === undefined) expect(column[at]).toBeNull();
+      else expect(Math.abs(column[at]! - value)).toBeLessThanOrEqual(1e-6 * Math.abs(value));
+    });
+  }
+});
+
+test('a step lists its attempts, and finding a word gives exactly those who say it', async () => {
+  const lines = await linesOf(2);
+  const step = (await get('api/runs/sums/steps/2')) as unknown as {
+    attempts: { taskIndex: number; attempt: number; reward: number | null }[];
+    titles: Record<number, string>;
+  };
+  expect(step.attempts.map(({ taskIndex, attempt, reward }) => [taskIndex, attempt, reward])).toEqual(
+    lines.map(({ taskIndex, attempt, reward }) => [taskIndex, attempt, reward]),
+  );
+  expect(step.titles[0]).toBe('What is 2 and 0?');
+  const { hits } = (await get('api/runs/sums/steps/2/search?q=gr%C3%BC%C3%9Fe')) as unknown as {
+    hits: { position: number; snippet: string }[];
+  };
+  const saying = lines.flatMap(({ messages }, at) =>
+    messages.some(({ content }) => content.includes('Grüße')) ? [at] : [],
+  );
+  expect(saying.length).toBeGreaterThan(0);
+  expect(hits.map(({ position }) => position)).toEqual(saying);
+  expect(hits[0]!.snippet).toContain('Grüße 🎉');
+});
+
+test('the texts of a trajectory’s tokens, put together, are its text', async () => {
+  const lines = await linesOf(1);
+  const at = lines.findIndex(({ messages }) => messages.at(-1)!.content.includes('🎉'));
+  const view = (await get(`api/runs/sums/steps/1/trajectories/${at}`)) as unknown as {
+    segments: { ids: number[]; texts: string[]; sampled: number[]; retokenised: unknown }[];
+  };
+  const { tokenizer } = byteModel();
+  for (const { ids, texts, retokenised } of view.segments) {
+    expect(texts.join('')).toBe(tokenizer.decode(Int32Array.from(ids)));
+    expect(texts.length).toBe(ids.length);
+    expect(retokenised).toBeNull(); // one token a byte: there is only one way to encode
+  }
+  expect(view.segments[0]!.texts).toContain('🎉');
+});
+
+test('a character of four tokens stands at the last of them, and broken bytes do not wait for ever', () => {
+  const { tokenizer } = byteModel();
+  expect(textsOf(tokenizer.encode('a🎉b'), tokenizer)).toEqual(['a', '', '', '', '🎉', 'b']);
+  const broken = Int32Array.from([0xf0, 0x9f, 0x41]);
+  expect(textsOf(broken, tokenizer).join('')).toBe(tokenizer.decode(broken));
+});
+
+test('failures are the ends and mistakes in the trajectories, and no others', async () => {
+  const lines = await linesOf(3);
+  const expected = lines.flatMap(({ end, turns }, position) => [
+    ...(end.kind === 'completed' ? [] : [`${position} end`]),
+    ...turns.flatMap(({ problems, toolRuns }) =>
+      [...problems, ...toolRuns.flatMap(({ problem }) => problem ?? [])].map(
+        ({ kind }) => `${position} ${kind}`,
+      ),
+    ),
+  ]);
+  const { failures } = (await get('api/runs/sums/steps/3/failures')) as unknown as {
+    failures: { position: number; kind: string }[];
+  };
+  const found = failures.map(
+    ({ position, kind }) =>
+      `${position} ${kind.startsWith('ends/') ? 'end' : kind.replace('tools/problems/', '')}`,
+  );
+  expect(found).toEqual(expected);
+  expect(new Set(failures.map(({ kind }) => kind))).toContain('tools/problems/unknown-tool');
+});
+
+test('nothing outside the runs can be read, whatever the path', async () => {
+  const secret = '../'.repeat(12);
+  const paths = [
+    `/${secret}etc/passwd`,
+    `/..%2f..%2f..%2fetc%2fpasswd`,
+    `/%2e%2e/%2e%2e/package.json`,
+    '/page.js/../../../package.json',
+    '//etc/passwd',
+    '/api/runs/../../../etc/passwd',
+    '/api/runs/..%2f..%2f..%2ftmp/metrics',
+    '/api/runs/sums/steps/1%2f..%2f..%2foptions',
+    '/api/runs/sums/steps/..%2f..%2foptions.json',
+    '/api/runs/sums/steps/1e1',
+    '/api/runs/sums/steps/-1',
+    '/api/runs/sums/steps/1/trajectories/999999',
+    '/api/runs/sums/steps/1/trajectories/__proto__',
+    '/api/runs/__proto__/metrics',
+    `/api/runs/sums/blobs/..%2foptions.json`,
+    `/api/runs/sums/blobs/${linked}`,
+    '/index.html%00.js',
+  ];
+  for (const path of paths) {
+    const { status, body } = await raw(path);
+    expect([path, status]).toEqual([path, 404]);
+    expect(body).not.toMatch(/root:|"format"|dependencies/);
+  }
+  expect((await raw(`/api/runs/sums/blobs/${blob}`)).status).toBe(200);
+});
+
+test('other pages and other names of this machine are refused', async () => {
+  expect((await raw('/api/runs', { host: 'evil.example' })).status).toBe(403);
+  expect((await raw('/api/runs', { origin: 'http://evil.example' })).status).toBe(403);
+  expect((await raw('/api/runs')).status).toBe(200);
+});
+
+test('bound to another address, the page needs the token of its link', async () => {
+  const open = await startDashboard({ runs: [run], port: 0, host: '0.0.0.0', say: () => {} });
+  try {
+    const url = new URL(open.url);
+    const local = `http://127.0.0.1:${url.port}`;
+    expect((await fetch(`${local}/api/runs`)).status).toBe(401);
+    expect((await fetch(`${local}/api/runs?token=wrong`)).status).toBe(401);
+    const first = await fetch(`${local}/${url.search}`);
+    expect(first.status).toBe(200);
+    const cookie = first.headers.get('set-cookie')!;
+    expect(cookie).toMatch(/HttpOnly/);
+    expect((await fetch(`${local}/api/runs`, { headers: { cookie: cookie.split(';')[0]! } })).status).toBe(
+      200,
+    );
+  } finally {
+    await open.close();
+  }
+});
+
+test('a folder that holds no run is refused with what was looked for', async () => {
+  const empty = await mkdtemp(join(tmpdir(), 'rollcall-empty-'));
+  await expect(startDashboard({ runs: [empty], port: 0 })).rejects.toThrow(
+    /is no run directory \(it has no options.json\)/,
+  );
+});
