@@ -2,14 +2,22 @@
  * `rollcall/langchain`: the policy as a chat model of LangChain.js, so that an agent written with LangGraph.js is
  * trained as it is. Its tools run in the graph; tokens stay with the trajectory.
  */
+import type { BaseLanguageModelInput } from '@langchain/core/language_models/base';
 import {
   BaseChatModel,
   type BaseChatModelCallOptions,
   type BaseChatModelParams,
   type BindToolsInput,
 } from '@langchain/core/language_models/chat_models';
-import { AIMessage, type BaseMessage, isAIMessage, isToolMessage } from '@langchain/core/messages';
+import {
+  AIMessage,
+  type AIMessageChunk,
+  type BaseMessage,
+  isAIMessage,
+  isToolMessage,
+} from '@langchain/core/messages';
 import type { ChatResult } from '@langchain/core/outputs';
+import type { Runnable } from '@langchain/core/runnables';
 import { convertToOpenAITool } from '@langchain/core/utils/function_calling';
 import type { ChatReply, SampleOptions } from '../../chat/chat.ts';
 import { ConfigError } from '../../errors.ts';
@@ -51,7 +59,10 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
     return 'rollcall';
   }
 
-  override bindTools(tools: BindToolsInput[], options: Partial<CallOptions> = {}) {
+  override bindTools(
+    tools: BindToolsInput[],
+    options: Partial<CallOptions> = {},
+  ): Runnable<BaseLanguageModelInput, AIMessageChunk, CallOptions> {
     return this.withConfig({ ...options, toolSchemas: tools.map(schemaOf) });
   }
 
