@@ -1,5 +1,5 @@
 import type { Chat, ChatOptions } from '../chat/chat.ts';
-import type { Task, Trajectory } from '../types.ts';
+import type { Span, Task, Trajectory } from '../types.ts';
 import type { Limits } from './limits.ts';
 import { checkToolNames, type Tool } from './tool.ts';
 
@@ -24,6 +24,8 @@ export interface AgentContext<T = Task> {
   readonly extra: Record<string, unknown>;
   /** The agent knows what the trajectory is worth: no reward function is asked. The last value counts. */
   reward(value: number): void;
+  /** Runs `work` and records how long it took as a span of the trajectory. */
+  timed<R>(span: Pick<Span, 'kind' | 'name' | 'turn'>, work: () => Promise<R>): Promise<R>;
   /** The trajectory as it would be if it ended now: for stop conditions that ask a reward. */
   trajectory(): Trajectory<T>;
 }

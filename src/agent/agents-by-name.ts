@@ -8,13 +8,14 @@ import type { Message, Task } from '../types.ts';
 import { type Agent, agent } from './agent.ts';
 import type { Stop } from './stops.ts';
 import type { Tool } from './tool.ts';
-import { singleTurn, toolLoop } from './tool-loop.ts';
+import { singleTurn, type ToolLoopOptions, toolLoop } from './tool-loop.ts';
 
 export interface BuiltInAgentOptions<T> {
   readonly prompt: (task: T) => string | readonly Message[];
   readonly tools: readonly Tool[];
   readonly toolsOf?: (task: T) => readonly string[] | undefined;
   readonly stopWhen?: readonly Stop<T>[];
+  readonly userOf?: NonNullable<ToolLoopOptions<T>['userOf']>;
 }
 
 /** The names that verl registers; ReAct is the tool loop for now. */

@@ -11,6 +11,7 @@ import type { Agent } from './agent.ts';
 import { loadAgent, loadAgentFile } from './agent-file.ts';
 import { agentsByName, builtInAgents } from './agents-by-name.ts';
 import type { ResultLimits } from './class-tool.ts';
+import { type Interactions, interactionOf, loadInteractionFile } from './interactions/interaction-file.ts';
 import { isCorrect, type Stop, toolSucceeded } from './stops.ts';
 import { checkToolNames, type Keep, type Tool, type ToolBox } from './tool.ts';
 import { loadToolFile, toolsFromConfig } from './tool-file.ts';
@@ -43,6 +44,8 @@ export interface ToolsDescription {
 export interface DescribedAgentOptions {
   readonly agent: AgentDescription;
   readonly tools: ToolsDescription;
+  /** Simulated users: an interaction YAML. */
+  readonly users?: { readonly file: string | null };
   /** Where paths start. */
   readonly directory: string;
   /** Decides for `stopOnCorrect`. */
@@ -52,6 +55,8 @@ export interface DescribedAgentOptions {
 
 export interface OpenedAgent {
   readonly agent: Agent<TaskRow>;
+  /** Throws a ConfigError for a task that asks for a simulated user who does not exist. */
+  checkUser(task: TaskRow): void;
   /** Ends tool servers. */
   close(): Promise<void>;
 }
@@ -60,7 +65,11 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
   const { agent, directory, warn } = options;
   const box = await openTools(options.tools, directory);
   try {
+    const users: Interactions =
+      typeof options.users?.file === 'string' ? await loadInteractionFile(options.users.file) : {};
+    const userOf = (row: TaskRow) => interactionOf(users, row.interactionKwargs);
     const builtIn = builtInAgents<TaskRow>({
+      userOf,
       prompt: ({ prompt }) => prompt.map(messageOf),
       tools: box.tools,
       toolsOf: (row) => row.tools,
@@ -78,7 +87,7 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
       });
     }
     const chosen = agentsByName<TaskRow>({ agents, default: fallback, ...(warn && { warn }) });
-    return { agent: chosen, close: box.close };
+    return { agent: chosen, checkUser: (task) => void userOf(task), close: box.close };
   } catch (error) {
     await box.close();
     throw error;

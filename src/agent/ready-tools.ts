@@ -4,20 +4,39 @@ import type { ResultLimits } from './class-tool.ts';
 import type { Tool } from './tool.ts';
 import { geo3kTool, gsm8kTool } from './tools/answer-tools.ts';
 import { CALCULATOR_SCHEMA, calculatorTool } from './tools/calculator.ts';
-import { sandboxTool, searchTool } from './tools/http-tools.ts';
+import { openCodeTool } from './tools/code-tool.ts';
+import { SEARCH_SCHEMA, sandboxTool, searchTool } from './tools/http-tools.ts';
 import { imageZoomTool } from './tools/image-zoom.ts';
+import { localSearchTool, readDocuments } from './tools/local-search.ts';
 
 type MakeTool = (
   config: Readonly<Record<string, unknown>>,
   schema: ToolSchema | undefined,
   limits: ResultLimits,
-) => Tool;
+) => Tool | Promise<Tool>;
+
+/** Over a corpus on this machine where `config.documents` names one, else over a retrieval server. */
+const anySearch: MakeTool = (config, schema, limits) =>
+  typeof config.documents === 'string'
+    ? localSearchTool({
+        documents: readDocuments(config.documents),
+        topK: Number(config.topk ?? 3),
+        schema: schema ?? SEARCH_SCHEMA,
+        limits,
+      })
+    : searchTool(config, schema, limits);
+
+/** On a sandbox server where `config.sandbox_fusion_url` names one, else in a sandbox of this machine. */
+const anyCode: MakeTool = (config, schema, limits) =>
+  config.sandbox_fusion_url === undefined
+    ? openCodeTool(config, schema, limits)
+    : sandboxTool(config, schema, limits);
 
 /** By the last part of a Python class path. */
 const BY_CLASS: Readonly<Record<string, MakeTool>> = {
   Gsm8kTool: (_, schema, limits) => gsm8kTool(schema, limits),
   Geo3kTool: (_, schema, limits) => geo3kTool(schema, limits),
-  SearchTool: searchTool,
+  SearchTool: anySearch,
   SandboxFusionTool: sandboxTool,
   CustomSandboxFusionTool: sandboxTool,
   ImageZoomInTool: imageZoomTool,
@@ -28,8 +47,8 @@ const BY_NAME: Readonly<Record<string, MakeTool>> = {
   calculator: (_, schema = CALCULATOR_SCHEMA) => calculatorTool(schema),
   calc_gsm8k_reward: BY_CLASS.Gsm8kTool!,
   calc_geo3k_reward: BY_CLASS.Geo3kTool!,
-  search: searchTool,
-  code_interpreter: sandboxTool,
+  search: anySearch,
+  code_interpreter: anyCode,
   image_zoom_in_tool: imageZoomTool,
 };
 

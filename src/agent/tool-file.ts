@@ -164,7 +164,7 @@ async function fromClassEntry(
     return fromExport(exported, { config: config ?? {}, schema: schema ?? undefined, where, limits });
   }
   const make = readyToolOfClass(name);
-  if (make) return [make(config ?? {}, schema ?? undefined, limits)];
+  if (make) return [await make(config ?? {}, schema ?? undefined, limits)];
   throw new ConfigError(
     `${where}: class_name '${name}' is a Python class that has no counterpart here. Write the tool in TypeScript and ` +
       `name it \`path.ts#Export\`, the path relative to ${directory}; ready are ${readyToolClasses().join(', ')}`,
@@ -183,7 +183,7 @@ async function fromShortEntry(
     return fromExport(exported, { config: config ?? {}, schema, where, limits });
   }
   const make = readyToolNamed(name);
-  if (make) return [make(config ?? {}, schema, limits)];
+  if (make) return [await make(config ?? {}, schema, limits)];
   throw new ConfigError(
     `${where}: nothing runs the tool '${name}'; add \`module: path.ts#Export\`. Ready by name are ${readyToolNames().join(', ')}`,
   );

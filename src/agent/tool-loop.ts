@@ -1,6 +1,7 @@
 import type { ChatReply } from '../chat/chat.ts';
 import type { Message, Task, ToolRun } from '../types.ts';
 import { type Agent, type AgentContext, agent } from './agent.ts';
+import { type Interaction, type InteractionKwargs, openUser } from './interactions/interaction.ts';
 import type { Stop } from './stops.ts';
 import type { Tool } from './tool.ts';
 
@@ -11,6 +12,10 @@ export interface ToolLoopOptions<T> {
   readonly tools?: readonly Tool[];
   /** Names of the tools that a task offers; all of them if this is left out, or for a task without such a list. */
   readonly toolsOf?: (task: T) => readonly string[] | undefined;
+  /** The simulated user who answers a reply that asks for no tool; none: such a reply is the last. */
+  readonly userOf?: (
+    task: T,
+  ) => { readonly interaction: Interaction; readonly kwargs: InteractionKwargs } | undefined;
   /** Ends the loop, as completed, when one is met. */
   readonly stopWhen?: readonly Stop<T>[];
   readonly name?: string;
@@ -18,11 +23,12 @@ export interface ToolLoopOptions<T> {
 
 /**
  * The default agent: sample, tell the model what could not be read, run its calls, repeat until a reply asks for
- * nothing more. The trajectory's limits end it otherwise.
+ * nothing more and the user, if there is one, is content. The trajectory's limits end it otherwise.
  */
 export function toolLoop<T = Task>({
   tools = [],
   stopWhen = [],
+  userOf,
   name = 'tool loop',
   ...rest
 }: ToolLoopOptions<T>): Agent<T> {
@@ -38,16 +44,55 @@ export function toolLoop<T = Task>({
         }
         return false;
       };
-      for (;;) {
-        const reply = await chat.sample();
-        replies.push(reply);
-        if (reply.final || (await isStopped())) return;
-        const runs = await chat.runTools(reply);
-        if (await isStopped(runs)) return;
+      const user = await userIn(context, userOf?.(context.task));
+      try {
+        for (;;) {
+          const reply = await chat.sample();
+          replies.push(reply);
+          if (reply.final && !user) return;
+          if (await isStopped()) return;
+          if (reply.final && user) {
+            if (reply.finish === 'length') return;
+            const { done, text, score } = await user.answer(chat.messages, reply.turn);
+            if (score !== undefined) chat.reward(reply, score);
+            if (done) return;
+            chat.user(text);
+            continue;
+          }
+          const runs = await chat.runTools(reply);
+          if (await isStopped(runs)) return;
+        }
+      } finally {
+        await user?.finish();
       }
     },
     { name, tools },
   );
+}
+
+/** The last permitted reply is answered too, for its score: only a dialogue that needs another turn is cut. */
+async function userIn<T>(
+  context: AgentContext<T>,
+  chosen: { readonly interaction: Interaction; readonly kwargs: InteractionKwargs } | undefined,
+) {
+  if (!chosen) return undefined;
+  const { task, signal, extra } = context;
+  const { interaction, kwargs } = chosen;
+  extra.user = interaction.name;
+  const session = await openUser(interaction, {
+    id: context.trajectory().id,
+    task: task as Task,
+    kwargs,
+    signal,
+  });
+  return {
+    answer: (messages: readonly Message[], turn: number) =>
+      context.timed({ kind: 'interaction', name: interaction.name, turn }, () => session.respond(messages)),
+    finish: async () => {
+      const score = await session.finish({ score: !signal.aborted });
+      if (score !== undefined) extra.userScore = score;
+    },
+  };
 }
 
 /** One reply and no more; tools are not offered. */

@@ -124,6 +124,7 @@ class Life<T> {
           signal,
           extra: this.#extra,
           reward: (value) => this.#rewardItself(value),
+          timed: (span, work) => this.#timed(span, work),
           trajectory: () => this.#trajectory({ kind: 'completed' }),
         }),
       )
@@ -133,6 +134,16 @@ class Life<T> {
       );
     await Promise.race([agentRuns, leftBehind]);
     cancelGrace();
+  }
+
+  async #timed<R>(span: Pick<Span, 'kind' | 'name' | 'turn'>, work: () => Promise<R>): Promise<R> {
+    const { clock } = this.#setup;
+    const start = clock.now();
+    try {
+      return await work();
+    } finally {
+      this.#spans.push({ ...span, start, end: clock.now() });
+    }
   }
 
   #rewardItself(value: number): void {

@@ -38,6 +38,7 @@ export async function assembleRun(
     const agent = await openDescribedAgent({
       agent: run.agent,
       tools: run.tools,
+      users: { file: run.users.file === null ? null : expandHome(run.users.file) },
       directory,
       correct: scored.rewards[0],
       warn,
@@ -51,7 +52,13 @@ export async function assembleRun(
     };
     const tasks = await open(run.tasks.files);
     const validation = run.validation.files.length > 0 ? await open(run.validation.files) : undefined;
-    if (run.rewards.module === null) await scored.check(await sourcesOf(tasks));
+    const sources = new Set<string | undefined>();
+    // Every row is looked at: one that nothing can score or answer is better known now than at its step.
+    for await (const { row } of tasks.rows()) {
+      sources.add(row.dataSource);
+      agent.checkUser(row);
+    }
+    await scored.check(sources);
     const plain = Object.fromEntries(
       Object.keys(OPTIONS).map((name) => [name, run[name as keyof typeof OPTIONS]]),
     );
@@ -81,19 +88,11 @@ export async function assembleRun(
   }
 }
 
-function refuseWhatIsMissing({ servers, users }: DescribedRun): void {
+function refuseWhatIsMissing({ servers }: DescribedRun): void {
   const refuse = (key: string, value: unknown, instead: string): never => {
     throw new ConfigError(`${key} is ${JSON.stringify(value)}, which this build cannot do yet; ${instead}`);
   };
   if (servers.engine !== 'embedded') refuse('servers.engine', servers.engine, 'use embedded');
-  if (users.file !== null) refuse('users.file', users.file, 'leave it out');
-}
-
-/** Every row is looked at: one that nothing can score is better known now than at its step. */
-async function sourcesOf(tasks: Dataset<TaskRow>): Promise<Set<string | undefined>> {
-  const sources = new Set<string | undefined>();
-  for await (const { row } of tasks.rows()) sources.add(row.dataSource);
-  return sources;
 }
 
 async function openRows(files: readonly string[], { tasks }: DescribedRun): Promise<Dataset<TaskRow>> {

@@ -23,7 +23,6 @@ export const UNREAD: Readonly<Record<string, string>> = {
       'only the embedded engine is opened from data; pass a backend in a .ts run file',
     ]),
   ),
-  'users.file': 'simulated users are not opened from data; write an agent',
   'algorithm.critic.model': 'a critic starts from the policy',
 };
 

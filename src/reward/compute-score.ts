@@ -45,17 +45,22 @@ export async function openComputeScore(options: ComputeScoreOptions): Promise<Co
       slots.run(async () => {
         const worker =
           idle.pop() ?? startWorker('./compute-score-worker', import.meta.url, { workerData: options });
+        worker.ref();
         all.add(worker);
         const given = [task.dataSource, solution, task.groundTruth, extraInfo(task, trajectory), config];
         try {
           const value = await askWorker(worker, given.map(cloneable), signal);
+          worker.unref();
           idle.push(worker);
           return value;
         } catch (error) {
           if (!(error instanceof ThrownInside)) {
             all.delete(worker);
             await worker.terminate();
-          } else idle.push(worker);
+          } else {
+            worker.unref();
+            idle.push(worker);
+          }
           throw error;
         }
       }),

@@ -55,7 +55,7 @@ export function searchTool(config: Config, schema = SEARCH_SCHEMA, limits: Resul
 }
 
 /** `Doc 1 (Title: t)` and the passage; a passage's first line is its title. */
-function passageText({ document }: { document?: { contents?: string } }, index: number): string {
+export function passageText({ document }: { document?: { contents?: string } }, index: number): string {
   const [title = '', ...text] = (document?.contents ?? '').split('\n');
   return `Doc ${index + 1} (Title: ${title})\n${text.join('\n')}\n\n`;
 }

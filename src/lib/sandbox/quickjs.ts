@@ -19,6 +19,7 @@ export function openQuickJs(limits: SandboxLimits): Sandbox {
 
   async function take(signal: AbortSignal | undefined): Promise<Worker> {
     const known = idle.pop();
+    known?.ref();
     if (known) return known;
     const worker = startWorker('./quickjs-worker', import.meta.url, {
       workerData: limits,
@@ -55,8 +56,10 @@ export function openQuickJs(limits: SandboxLimits): Sandbox {
       const milliseconds = performance.now() - began;
       if (answer?.kind === 'done') {
         // A run that met a limit may have left the interpreter's heap in any state.
-        if (answer.result.status === 'ok' || answer.result.status === 'error') idle.push(worker);
-        else await drop(worker);
+        if (answer.result.status === 'ok' || answer.result.status === 'error') {
+          worker.unref(); // one that waits keeps no program alive
+          idle.push(worker);
+        } else await drop(worker);
         return { ...answer.result, milliseconds };
       }
       await drop(worker);

@@ -1,0 +1,88 @@
+/** A simulated user: it answers the model between turns, and may say how good the last reply was. */
+import { ToolError } from '../../errors.ts';
+import { realClock } from '../../lib/clock.ts';
+import { withTimeLimit } from '../../lib/time-limit.ts';
+import type { Message, Task } from '../../types.ts';
+
+type Maybe<R> = R | Promise<R>;
+export type InteractionKwargs = Readonly<Record<string, unknown>>;
+
+export interface InteractionContext<State = unknown> {
+  /** The trajectory's. */
+  readonly id: string;
+  readonly task: Task;
+  /** The row's `interaction_kwargs`. */
+  readonly kwargs: InteractionKwargs;
+  /** What `start` made for this trajectory. */
+  readonly state: State;
+  /** Aborts at the time limit, and when the trajectory ends. */
+  readonly signal: AbortSignal;
+}
+
+export interface UserTurn {
+  /** The dialogue is over; `text` is not told to the model. */
+  readonly done: boolean;
+  readonly text: string;
+  /** Step reward of the reply that was answered. */
+  readonly score?: number;
+}
+
+export interface InteractionOptions<State> {
+  readonly name: string;
+  start?(context: Omit<InteractionContext, 'state'>): Maybe<State>;
+  respond(messages: readonly Message[], context: InteractionContext<State>): Maybe<UserTurn>;
+  /** What the whole dialogue was worth; in `trajectory.extra.userScore`. */
+  score?(context: InteractionContext<State>): Maybe<number>;
+  /** Once for each start that succeeded, however the trajectory ended. */
+  finish?(context: InteractionContext<State>): Maybe<void>;
+  /** Of one answer. */
+  readonly timeoutMs?: number;
+}
+
+/** Made by `interaction()`. */
+export interface Interaction extends Omit<InteractionOptions<unknown>, 'timeoutMs'> {
+  readonly kind: 'interaction';
+  readonly timeoutMs: number;
+}
+
+export function interaction<State = undefined>(options: InteractionOptions<State>): Interaction {
+  return { timeoutMs: 300_000, ...(options as InteractionOptions<unknown>), kind: 'interaction' };
+}
+
+/** One user in one trajectory. What goes wrong in it is the environment's failure, not the model's. */
+export interface UserSession {
+  respond(messages: readonly Message[]): Promise<UserTurn>;
+  /** Scores, unless the trajectory was broken off, and ends. Never throws. */
+  finish(options: { readonly score: boolean }): Promise<number | undefined>;
+}
+
+const FINISH_MS = 10_000;
+
+export async function openUser(
+  user: Interaction,
+  given: Omit<InteractionContext, 'state'>,
+): Promise<UserSession> {
+  const { name, timeoutMs } = user;
+  const limited = <R>(work: (signal: AbortSignal) => Maybe<R>): Promise<R> =>
+    withTimeLimit(work, { milliseconds: timeoutMs, clock: realClock(), signal: given.signal }).catch(
+      (cause: unknown) => {
+        given.signal.throwIfAborted();
+        const why = cause instanceof Error ? cause.message : String(cause);
+        throw new ToolError(`the simulated user '${name}' failed: ${why}`, { cause });
+      },
+    );
+  const state = await limited((signal) => user.start?.({ ...given, signal }));
+  return {
+    respond: (messages) => limited((signal) => user.respond(messages, { ...given, state, signal })),
+    finish: async ({ score }) => {
+      const atEnd = <R>(work: (context: InteractionContext) => Maybe<R>): Promise<R | undefined> =>
+        withTimeLimit((signal) => work({ ...given, state, signal }), {
+          milliseconds: FINISH_MS,
+          clock: realClock(),
+        }).catch(() => undefined);
+      const value = score && user.score ? await atEnd((context) => user.score!(context)) : undefined;
+      await atEnd((context) => user.finish?.(context));
+      return value;
+    },
+  };
+}

@@ -1,0 +1,147 @@
+/** Simulated users that come with Rollcall. */
+import { ConfigError } from '../../errors.ts';
+import { isSameNumber } from '../../lib/answers.ts';
+import { type ChatEndpoint, chatEndpoint, type EndpointMessage } from '../../lib/chat-endpoint.ts';
+import type { Message } from '../../types.ts';
+import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
+
+const textOf = ({ content }: Message): string =>
+  typeof content === 'string'
+    ? content
+    : content.map((part) => (part.type === 'text' ? part.text : '[image]')).join('');
+
+const lastReply = (messages: readonly Message[]): string => {
+  const last = messages.findLast(({ role }) => role === 'assistant');
+  return last ? textOf(last) : '';
+};
+
+/** verl's feedback on GSM8K: the row's `ground_truth` against the last `#### number` of the reply. */
+export const gsm8kInteraction = (name = 'gsm8k'): Interaction =>
+  interaction({
+    name,
+    respond: (messages, { kwargs }) => {
+      const answer = [
+        ...lastReply(messages)
+          .slice(-300)
+          .matchAll(/#### (-?[0-9.,]+)/g),
+      ].at(-1)?.[1];
+      const right = answer !== undefined && isSameNumber(answer, String(kwargs.ground_truth));
+      return right
+        ? { done: true, text: 'Your response is correct!', score: 1 }
+        : {
+            done: false,
+            text: 'Your response is incorrect! You need to reflect on your answer and try again.',
+            score: 0,
+          };
+    },
+  });
+
+export interface ScriptedUserOptions {
+  readonly name?: string;
+  /** Said one after the other; after the last the dialogue is over. The row's `answers` go before. */
+  readonly answers?: readonly string[];
+  /** The dialogue is over, and the reply worth 1, once a reply matches. */
+  readonly until?: RegExp;
+}
+
+export function scriptedInteraction({
+  name = 'scripted',
+  answers = [],
+  until,
+}: ScriptedUserOptions = {}): Interaction {
+  return interaction<{ said: number }>({
+    name,
+    start: () => ({ said: 0 }),
+    respond: (messages, { kwargs, state }) => {
+      if (until && lastReply(messages).search(until) >= 0) return { done: true, text: '', score: 1 };
+      const own = Array.isArray(kwargs.answers) ? kwargs.answers.map(String) : answers;
+      const text = own[state.said++];
+      const score = until ? { score: 0 } : {};
+      return text === undefined ? { done: true, text: '', ...score } : { done: false, text, ...score };
+    },
+  });
+}
+
+export interface LlmUserOptions {
+  readonly name?: string;
+  readonly endpoint: ChatEndpoint;
+  /** Who the user is and what they want; the row's `persona` goes before. */
+  readonly persona?: string;
+  /** The dialogue is over when the user says this. */
+  readonly doneText?: string;
+}
+
+/** A person played by an LLM: the model's replies are what it hears, the user's words are what it said. */
+export function llmInteraction({
+  name = 'llm',
+  endpoint,
+  persona = 'You are a user who wants help with what you asked first.',
+  doneText = '[DONE]',
+}: LlmUserOptions): Interaction {
+  return interaction({
+    name,
+    respond: async (messages, { kwargs, signal }) => {
+      const system =
+        `${typeof kwargs.persona === 'string' ? kwargs.persona : persona}\n` +
+        `Answer in the words of this person, briefly. When you have what you want, say only ${doneText}.`;
+      const said = await endpoint.complete(
+        [{ role: 'system', content: system }, ...flipped(messages)],
+        signal,
+      );
+      return { done: said.includes(doneText), text: said.replace(doneText, '').trim() };
+    },
+  });
+}
+
+/** Tool results and system prompts are not for the user's ears. */
+function flipped(messages: readonly Message[]): EndpointMessage[] {
+  return messages.flatMap((message): EndpointMessage[] => {
+    if (message.role === 'assistant')
+      return message.content === '' ? [] : [{ role: 'user', content: message.content }];
+    return message.role === 'user' ? [{ role: 'assistant', content: textOf(message) }] : [];
+  });
+}
+
+/** From the `config` of a YAML. The key comes from the environment variable that `api_key_env` names. */
+export function llmInteractionOf(config: InteractionKwargs, name: string): Interaction {
+  const { url, model, api_key_env: variable } = config;
+  if (typeof url !== 'string' || typeof model !== 'string') {
+    throw new ConfigError(`the simulated user '${name}' needs config.url (up to /v1) and config.model`);
+  }
+  const apiKey = typeof variable === 'string' ? process.env[variable] : undefined;
+  if (typeof variable === 'string' && apiKey === undefined) {
+    throw new ConfigError(`the simulated user '${name}': the environment variable ${variable} is not set`);
+  }
+  const number = (key: string) =>
+    config[key] === undefined || config[key] === null ? undefined : Number(config[key]);
+  const [temperature, maxTokens] = [number('temperature'), number('max_tokens')];
+  const [concurrency, requestsPerMinute, tokensPerMinute] = ['max_concurrent', 'max_rpm', 'max_tpm'].map(
+    number,
+  );
+  const costLimit = number('cost_limit');
+  const endpoint = chatEndpoint({
+    url,
+    model,
+    ...(apiKey !== undefined && { apiKey }),
+    ...(temperature !== undefined && { temperature }),
+    ...(maxTokens !== undefined && { maxTokens }),
+    limits: {
+      ...(concurrency !== undefined && { concurrency }),
+      ...(requestsPerMinute !== undefined && { requestsPerMinute }),
+      ...(tokensPerMinute !== undefined && { tokensPerMinute }),
+    },
+    ...(costLimit !== undefined && {
+      cost: {
+        inputPrice: number('input_price') ?? 0,
+        outputPrice: number('output_price') ?? 0,
+        limit: costLimit,
+      },
+    }),
+  });
+  return llmInteraction({
+    name,
+    endpoint,
+    ...(typeof config.persona === 'string' && { persona: config.persona }),
+    ...(typeof config.done_text === 'string' && { doneText: config.done_text }),
+  });
+}

@@ -1,0 +1,66 @@
+/** Runs the model's code in a sandbox on this machine. What the code does wrong is told to the model as its output. */
+import { ConfigError } from '../../errors.ts';
+import { openSandbox, type Sandbox, type SandboxLimits } from '../../lib/sandbox/sandbox.ts';
+import type { ToolSchema } from '../../types.ts';
+import type { ResultLimits } from '../class-tool.ts';
+import { type Tool, tool } from '../tool.ts';
+
+const schemaOf = (language: string): ToolSchema => ({
+  type: 'function',
+  function: {
+    name: 'code_interpreter',
+    description: `Runs a ${language} program and returns what it prints. Every call starts afresh.`,
+    parameters: {
+      type: 'object',
+      properties: { code: { type: 'string', description: 'The program.' } },
+      required: ['code'],
+    },
+  },
+});
+
+export function codeTool(sandbox: Sandbox, schema?: ToolSchema, limits: ResultLimits = {}): Tool {
+  const language = sandbox.language === 'python' ? 'Python' : 'JavaScript';
+  const { name, description, parameters } = (schema ?? schemaOf(language)).function;
+  return tool({
+    name,
+    description,
+    input: parameters,
+    coerceInput: true,
+    ...limits,
+    run: async (input, { signal }) => {
+      const code = String(input.code);
+      const fenced = /```(?:\w+)?\n([\s\S]*?)```/.exec(code)?.[1];
+      const { status, stdout, stderr, milliseconds } = await sandbox.run(fenced ?? code, { signal });
+      const ended = status === 'ok' || status === 'error' ? '' : `[ended: ${ENDED[status]}]`;
+      return {
+        content: [stdout, stderr, ended].filter((part) => part !== '').join('') || '(nothing was printed)',
+        metrics: { milliseconds, failed: status === 'ok' ? 0 : 1 },
+      };
+    },
+  });
+}
+
+const ENDED = {
+  timeout: 'it took too long',
+  memory: 'it took too much memory',
+  output: 'it printed too much',
+} as const;
+
+/** `config`: language (python or javascript), default_timeout in seconds (10), memory_limit_mb (256). */
+export async function openCodeTool(
+  config: Readonly<Record<string, unknown>>,
+  schema: ToolSchema | undefined,
+  limits: ResultLimits,
+): Promise<Tool> {
+  const language = config.language ?? config.default_language ?? 'python';
+  if (language !== 'python' && language !== 'javascript') {
+    throw new ConfigError(
+      `the code tool runs python or javascript; config.language is ${JSON.stringify(language)}`,
+    );
+  }
+  const bounds: Partial<SandboxLimits> = {
+    ...(config.default_timeout !== undefined && { milliseconds: 1000 * Number(config.default_timeout) }),
+    ...(config.memory_limit_mb !== undefined && { memoryMiB: Number(config.memory_limit_mb) }),
+  };
+  return codeTool(await openSandbox(language, bounds), schema, limits);
+}

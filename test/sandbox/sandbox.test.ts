@@ -1,0 +1,213 @@
+/** Every attempt succeeds without the sandbox and is contained, in time, within it; the host goes on. */
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openSandbox, type Sandbox } from 'rollcall';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Attempt, JAVASCRIPT, PYTHON } from './attempts.ts';
+
+const LIMITS = {
+  milliseconds: 1500,
+  cpuSeconds: 1,
+  memoryMiB: 128,
+  outputBytes: 65_536,
+  processes: 8,
+  diskMiB: 8,
+};
+/** On a busy machine starting and ending take a while. */
+const MARGIN_MS = 5000;
+/** An endless program is one that is still there after this long. */
+const ENDLESS_MS = 500;
+
+const folder = mkdtempSync(join(tmpdir(), 'rollcall-sandbox-'));
+const server = createServer((_, response) => response.end('hello'));
+const socketServer = createServer((_, response) => response.end('hello'));
+let port = 0;
+let runs = 0;
+
+beforeAll(async () => {
+  writeFileSync(join(folder, 'secret.txt'), 'secret', { mode: 0o644 });
+  writeFileSync(join(folder, 'hostmodule.py'), '', { mode: 0o644 });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => socketServer.listen(join(folder, 'socket'), resolve));
+  port = (server.address() as AddressInfo).port;
+});
+
+afterAll(() => {
+  server.close();
+  socketServer.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function prepared({ code }: Attempt) {
+  const out = join(folder, `out-${runs++}`);
+  const written = code
+    .replaceAll('FILE', join(folder, 'secret.txt'))
+    .replaceAll('FOLDER', folder)
+    .replaceAll('OUT', out)
+    .replaceAll('PORT', String(port))
+    .replaceAll('SOCKET', join(folder, 'socket'))
+    .replaceAll('PID', String(process.pid))
+    .replaceAll('HOST', hostname());
+  return { out, code: written };
+}
+
+const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds));
+
+interface Outcome {
+  readonly text: string;
+  readonly bytes: number;
+  readonly ended: boolean;
+  readonly madeFile: boolean;
+}
+
+/** The same program with nothing around it. */
+async function runFreely(attempt: Attempt, command: readonly [string, ...string[]]): Promise<Outcome> {
+  const { code, out } = prepared(attempt);
+  const [program, ...words] = command;
+  const child = spawn(program, [...words, code], { env: { ...process.env, ROLLCALL_SECRET: 'secret' } });
+  let text = '';
+  child.stdout.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  let errors = 0;
+  child.stderr.on('data', (chunk: Buffer) => {
+    errors += chunk.length;
+  });
+  const closed = new Promise<true>((resolve) => child.on('close', () => resolve(true)));
+  const limit = attempt.kind === 'endless' ? ENDLESS_MS : 20_000;
+  const ended = await Promise.race([closed, pause(limit).then(() => false as const)]);
+  child.kill('SIGKILL');
+  await closed;
+  if (attempt.name.includes('leaves a process')) await pause(600);
+  return { text, bytes: text.length + errors, ended, madeFile: existsSync(out) };
+}
+
+function succeeded({ kind }: Attempt, { text, bytes, ended, madeFile }: Outcome): boolean {
+  switch (kind) {
+    case 'reach':
+      return text.includes('REACHED') || madeFile;
+    case 'endless':
+      return !ended;
+    case 'greedy':
+      return text.includes('TAKEN');
+    case 'flood':
+      return bytes > LIMITS.outputBytes;
+  }
+}
+
+function suite(
+  attempts: readonly Attempt[],
+  command: readonly [string, ...string[]],
+  opened: () => Sandbox,
+): void {
+  test.concurrent.each(attempts)('$kind: $name', { timeout: 60_000 }, async (attempt) => {
+    expect(succeeded(attempt, await runFreely(attempt, command)), 'succeeds without a sandbox').toBe(true);
+    const { code, out } = prepared(attempt);
+    const began = performance.now();
+    const { status, stdout, stderr, milliseconds } = await opened().run(code);
+    const took = performance.now() - began;
+    if (attempt.name.includes('leaves a process')) await pause(600);
+    const outcome = {
+      text: stdout,
+      bytes: stdout.length + stderr.length,
+      ended: true,
+      madeFile: existsSync(out),
+    };
+    expect(succeeded(attempt, outcome), 'is contained').toBe(false);
+    expect(took).toBeLessThan(LIMITS.milliseconds + MARGIN_MS);
+    if (attempt.kind === 'endless') expect(status).not.toBe('ok');
+    if (attempt.kind === 'flood') expect(status).toBe('output');
+    expect(milliseconds).toBeGreaterThan(0);
+    // The next program finds a sound sandbox.
+    expect(
+      await opened().run(opened().language === 'python' ? 'print(6 * 7)' : 'console.log(6 * 7)'),
+    ).toMatchObject({
+      status: 'ok',
+      stdout: '42\n',
+    });
+  });
+}
+
+test('there are at least 30 attempts', () => {
+  expect(JAVASCRIPT.length + PYTHON.length).toBeGreaterThanOrEqual(30);
+});
+
+describe('JavaScript', () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    sandbox = await openSandbox('javascript', LIMITS);
+  });
+  afterAll(() => sandbox.close());
+  suite(JAVASCRIPT, [process.execPath, '-e'], () => sandbox);
+
+  test('a program reads stdin, prints, and fails with its message', async () => {
+    expect(await sandbox.run('console.log(stdin.length, { a: [1] })', { stdin: 'four' })).toMatchObject({
+      status: 'ok',
+      stdout: '4 {"a":[1]}\n',
+    });
+    expect(await sandbox.run('throw new TypeError("no")')).toMatchObject({
+      status: 'error',
+      stderr: 'TypeError: no\n',
+    });
+    expect(await sandbox.run('let x = ;')).toMatchObject({
+      status: 'error',
+      stderr: expect.stringContaining('SyntaxError'),
+    });
+  });
+
+  test('nothing of one run is left for the next', async () => {
+    await sandbox.run('globalThis.left = 1; Array.prototype.push = null');
+    expect(await sandbox.run('console.log(typeof left, typeof [].push)')).toMatchObject({
+      stdout: 'undefined function\n',
+    });
+  });
+
+  test('a run can be cancelled', async () => {
+    const signal = AbortSignal.timeout(100);
+    await expect(sandbox.run('for (;;);', { signal })).rejects.toThrow(/timeout/i);
+  });
+});
+
+describe('Python', async () => {
+  const refused = await openSandbox('python', LIMITS).then(
+    async (sandbox) => sandbox.close().then(() => undefined),
+    (error: Error) => error.message,
+  );
+
+  test('it is refused in words where bubblewrap is absent', async () => {
+    const path = process.env['PATH'];
+    process.env['PATH'] = folder;
+    try {
+      await expect(openSandbox('python')).rejects.toThrow(
+        /needs .*bubblewrap \(Debian, Ubuntu: apt-get install bubblewrap\)/,
+      );
+    } finally {
+      process.env['PATH'] = path;
+    }
+  });
+
+  describe.skipIf(refused !== undefined)(`where this platform can contain it ${refused ?? ''}`, () => {
+    let sandbox: Sandbox;
+    beforeAll(async () => {
+      sandbox = await openSandbox('python', LIMITS);
+    });
+    afterAll(() => sandbox.close());
+    suite(PYTHON, ['/usr/bin/python3', '-c'], () => sandbox);
+
+    test('a program reads stdin, prints, and fails with its message', async () => {
+      expect(await sandbox.run('print(input()[::-1])', { stdin: 'abc\n' })).toMatchObject({
+        status: 'ok',
+        stdout: 'cba\n',
+      });
+      expect(await sandbox.run('raise ValueError("no")')).toMatchObject({
+        status: 'error',
+        stderr: expect.stringContaining('ValueError: no'),
+      });
+      expect(await sandbox.run('x = bytearray(10 ** 9)')).toMatchObject({ status: 'memory' });
+    });
+  });
+});
