@@ -84,6 +84,7 @@ export {
   type SandboxResult,
 } from './lib/sandbox/sandbox.ts';
 export { type ResolvedRun, resolveRun } from './options/resolve-run.ts';
+export { type ServersOptions, servers } from './options/servers.ts';
 export type { Backend, PlainOptions, Progress, TrainOptions } from './options.ts';
 export { type JudgeOptions, judgeReward, rankingReward } from './reward/judge.ts';
 export {

@@ -5,6 +5,7 @@ import type { ChatFormatOptions } from './chat/chat-format.ts';
 import type { Dataset } from './dataset/dataset.ts';
 import type { SamplerOptions } from './dataset/sampler.ts';
 import { ConfigError } from './errors.ts';
+import type { GatewayOptions } from './gateway/gateway.ts';
 import type { InferenceServer } from './inference/server.ts';
 import { nearest } from './lib/nearest.ts';
 import type { Reward } from './reward/reward.ts';
@@ -194,6 +195,10 @@ export type PlainOptions = Values<typeof OPTIONS>;
 /** Where tokens are made and weights are trained. `embedded()` is both, in this process. */
 export interface Backend {
   readonly name: string;
+  /** How requests are spread over the servers. */
+  readonly gateway?: GatewayOptions;
+  /** The servers may hold other weights than the model's, so they are sent before the first step. */
+  readonly sendsFirst?: boolean;
   openServers(model: string): Promise<readonly InferenceServer[]>;
   openTrainer(role: 'policy' | 'reference' | 'critic', model: string): Promise<Trainer>;
 }

@@ -7,12 +7,12 @@ import type { Dataset } from './dataset/dataset.ts';
 import { createSampler, type Sampler, type SamplerState } from './dataset/sampler.ts';
 import { embedded } from './engine/embedded.ts';
 import { ConfigError } from './errors.ts';
-import { gateway } from './gateway/gateway.ts';
-import type { InferenceServer } from './inference/server.ts';
+import { type Gateway, gateway } from './gateway/gateway.ts';
+import { checkLogprobs } from './inference/check-server.ts';
 import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import { describeOptions } from './options/describe.ts';
-import { type ChatOverrides, limitsWithin, type ResolvedOptions } from './options.ts';
+import { type Backend, type ChatOverrides, limitsWithin, type ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout.ts';
 import { type Algorithm, checkAlgorithm } from './training/algorithm.ts';
 import { grpo } from './training/algorithms.ts';
@@ -86,7 +86,8 @@ export interface Run<T extends Task> {
 }
 
 export async function openRun<T extends Task>(options: ResolvedOptions<T>): Promise<Run<T>> {
-  const { signal, backend = embedded(), algorithm = grpo() } = options;
+  const { signal, algorithm = grpo() } = options;
+  const backend: Backend = options.backend ?? embedded();
   const resumed = await openDirectory(options);
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
@@ -115,12 +116,15 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
     checkAlgorithm(algorithm, setting);
     const servers = await backend.openServers(model);
     opened.push(...servers);
+    for (const server of servers) checkLogprobs(await server.info(), options.sampling);
+    const server = gateway(servers, backend.gateway);
     const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
     const critic = algorithm.critic ? await open(backend.openTrainer('critic', model)) : undefined;
     if (critic) checkAlgorithm(algorithm, { ...setting, criticCan: critic.can });
     const order = options.order ?? { kind: 'shuffle' };
     const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
-    const parts = { model, format, trainer, reference, critic, servers, sampler, algorithm };
+    const sendFirst = backend.sendsFirst ?? false;
+    const parts = { model, format, trainer, reference, critic, server, sendFirst, sampler, algorithm };
     return await startRun(options, parts, resumed, closeAll);
   } catch (error) {
     await closeAll();
@@ -154,14 +158,15 @@ interface Parts {
   readonly trainer: Trainer;
   readonly reference: Trainer | undefined;
   readonly critic: Trainer | undefined;
-  readonly servers: readonly InferenceServer[];
+  readonly server: Gateway;
+  readonly sendFirst: boolean;
   readonly sampler: Sampler;
   readonly algorithm: Algorithm;
 }
 
 async function startRun<T extends Task>(
   options: ResolvedOptions<T>,
-  { model, format, trainer, reference, critic, servers, sampler, algorithm }: Parts,
+  { model, format, trainer, reference, critic, server, sendFirst, sampler, algorithm }: Parts,
   resumed: Checkpoint | undefined,
   closeAll: () => Promise<void>,
 ): Promise<Run<T>> {
@@ -181,11 +186,9 @@ async function startRun<T extends Task>(
   if (resumed) {
     await loadModels(models, resumed.path);
     sampler.restore(state!.sampler);
-    await sendWeights();
   }
-  const contexts = await Promise.all(servers.map(async (server) => (await server.info()).contextTokens));
-  const limits = limitsWithin(options.limits, Math.min(...contexts));
-  const server = gateway(servers);
+  if (resumed || sendFirst) await sendWeights();
+  const limits = limitsWithin(options.limits, (await server.info()).contextTokens);
   const tracking = startTracking(options.trackers ?? [], {
     directory: runDir,
     options: describeOptions(options) as Readonly<Record<string, unknown>>,
@@ -197,8 +200,7 @@ async function startRun<T extends Task>(
   let finished = false;
 
   async function sendWeights() {
-    const weights = await trainer.publish(version);
-    await Promise.all(servers.map((server) => server.update(weights)));
+    await server.update(await trainer.publish(version));
   }
 
   const run: Run<T> = {

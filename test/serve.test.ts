@@ -55,7 +55,7 @@ const request = (id: string, more: Partial<GenerateRequest> = {}, maxTokens = 20
 
 const post = async (path: string, body: object) => {
   const reply = await fetch(served.url + path, { method: 'POST', body: JSON.stringify(body) });
-  return { status: reply.status, json: (await reply.json()) as Record<string, never> };
+  return { status: reply.status, json: (await reply.json()) as Record<string, unknown> };
 };
 
 test('a reply over HTTP is the reply of the engine, token by token and bit by bit', async () => {

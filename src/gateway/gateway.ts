@@ -1,48 +1,74 @@
 /**
  * Which server answers which request. A trajectory stays with its server, whose cache holds its prefix; a new one
- * goes where the fewest requests are in flight; a request that failed is sent elsewhere with the same ids.
+ * goes where the fewest requests are in flight; a request that failed is sent elsewhere with the same ids. A server
+ * that is gone gets nothing until it is back and has the newest weights.
  */
 import { ConfigError, EngineError } from '../errors.ts';
-import type { GenerateRequest, GenerateResult, InferenceServer, ServerInfo } from '../inference/server.ts';
+import type {
+  GenerateRequest,
+  GenerateResult,
+  InferenceServer,
+  ServerInfo,
+  WeightUpdate,
+} from '../inference/server.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import { withTimeLimit } from '../lib/time-limit.ts';
+import { countReply, createMember, type Member, type MemberStatus, statusOf } from './member.ts';
+import { type RouteRules, route } from './route.ts';
 
-export interface GatewayOptions {
+export interface GatewayOptions extends Partial<RouteRules> {
   /** Tries of one request, over all servers. */
   readonly tries?: number;
   /** Wait before the second try; doubles each time. */
   readonly backoffMs?: number;
   readonly longestBackoffMs?: number;
+  /** A request that takes longer is tried elsewhere. */
+  readonly secondsPerRequest?: number;
+  /** What happens to requests that run while weights are sent. */
+  readonly whileUpdating?: 'abort' | 'wait' | 'keep';
   readonly clock?: Clock;
+  /** Told when a server is lost, is back, or is taken out. */
+  readonly log?: (line: string) => void;
 }
 
 /** Several servers of one model, as one. */
-export function gateway(servers: readonly InferenceServer[], options: GatewayOptions = {}): InferenceServer {
+export function gateway(servers: readonly InferenceServer[], options: GatewayOptions = {}): Gateway {
   if (servers.length === 0) throw new ConfigError('a gateway needs at least one server, and was given none');
   return new Gateway(servers, options);
 }
 
-interface Member {
-  readonly server: InferenceServer;
-  inFlight: number;
-}
-
 /** Trajectories whose server is remembered; far more than run at once. */
 const REMEMBERED_TRAJECTORIES = 100_000;
+const READY_MS = 5000;
 
-class Gateway implements InferenceServer {
-  readonly #members: readonly Member[];
+export class Gateway implements InferenceServer {
+  #members: readonly Member[];
   readonly #home = new Map<string, Member>();
+  readonly #rules: RouteRules;
   readonly #tries: number;
   readonly #backoffMs: number;
   readonly #longestBackoffMs: number;
+  readonly #requestMs: number;
+  readonly #whileUpdating: GatewayOptions['whileUpdating'];
   readonly #clock: Clock;
+  readonly #log: (line: string) => void;
+  /** What a server that is back or new must have before it answers. */
+  #weights: WeightUpdate | undefined;
+  #named = 0;
 
   constructor(servers: readonly InferenceServer[], options: GatewayOptions) {
-    this.#members = servers.map((server) => ({ server, inFlight: 0 }));
+    this.#members = servers.map((server) => createMember(server, this.#named++));
+    this.#rules = {
+      imbalance: options.imbalance ?? Number.POSITIVE_INFINITY,
+      placement: options.placement ?? 'least-busy',
+    };
     this.#tries = options.tries ?? 4;
     this.#backoffMs = options.backoffMs ?? 250;
     this.#longestBackoffMs = options.longestBackoffMs ?? 10_000;
+    this.#requestMs = 1000 * (options.secondsPerRequest ?? Number.POSITIVE_INFINITY);
+    this.#whileUpdating = options.whileUpdating;
     this.#clock = options.clock ?? realClock();
+    this.#log = options.log ?? (() => {});
   }
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
@@ -53,36 +79,73 @@ class Gateway implements InferenceServer {
         failures.map((failure) => failure.member),
       );
       member.inFlight++;
+      member.requests++;
       try {
-        return await member.server.generate(request);
+        const sent = member.version;
+        const reply = await this.#ask(member, request);
+        this.#checkVersion(member, reply, sent);
+        countReply(member, reply);
+        return reply;
       } catch (error) {
         request.signal?.throwIfAborted();
         if (error instanceof ConfigError) throw error; // wrong everywhere
+        member.failures++;
         failures.push({ member, error });
-        this.#home.delete(request.trajectory);
+        if (this.#home.get(request.trajectory) === member) this.#home.delete(request.trajectory);
+        if (!(await this.#isReady(member))) this.#lose(member, error);
         if (failures.length >= this.#tries) throw gaveUp(request, failures);
       } finally {
         member.inFlight--;
+        this.#letGo(member);
       }
       const wait = this.#backoffMs * 2 ** (failures.length - 1);
       await sleep(this.#clock, Math.min(wait, this.#longestBackoffMs), request.signal);
+      if (this.#up().length === 0) await this.#recover();
     }
   }
 
-  /** Where the trajectory was; else, of the servers that failed it least, the one least in use. */
-  #choose(trajectory: string, failed: readonly Member[]): Member {
-    const home = this.#home.get(trajectory);
-    if (home) return home;
-    const failures = (member: Member) => failed.filter((other) => other === member).length;
-    const [best] = [...this.#members].sort((a, b) => failures(a) - failures(b) || a.inFlight - b.inFlight);
-    this.#home.set(trajectory, best!);
-    if (this.#home.size > REMEMBERED_TRAJECTORIES) this.#home.delete(this.#home.keys().next().value!);
-    return best!;
+  /** A further server, with the newest weights before its first request. */
+  async add(server: InferenceServer): Promise<void> {
+    const member = createMember(server, this.#named++);
+    if (this.#weights) await this.#send(member, this.#weights);
+    this.#members = [...this.#members, member];
+  }
+
+  /** No new request from now on; resolves at once, and the server is closed when its last request has ended. */
+  remove(name: string): void {
+    const member = this.#members.find((one) => one.name === name);
+    if (!member)
+      throw new ConfigError(
+        `no server ${name}; there are ${this.#members.map((one) => one.name).join(', ')}`,
+      );
+    if (this.#members.filter(({ leaving }) => !leaving).length === 1) {
+      throw new ConfigError(`${name} is the last server; add another before it is removed`);
+    }
+    member.leaving = true;
+    for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
+    this.#letGo(member);
+  }
+
+  status(): readonly MemberStatus[] {
+    return this.#members.map(statusOf);
+  }
+
+  /** Takes a server out, as one that fails is: it gets no requests until weights have been sent to it again. */
+  exclude(name: string, why: string): void {
+    const member = this.#members.find((one) => one.name === name);
+    if (member) this.#lose(member, new EngineError(why));
+    if (this.#up().length === 0) throw new EngineError(`no server is left: ${this.#reasons()}`);
+  }
+
+  /** The servers that answer now, by name. */
+  servers(): readonly { readonly name: string; readonly server: InferenceServer }[] {
+    return this.#up();
   }
 
   async info(): Promise<ServerInfo> {
-    const infos = await Promise.all(this.#members.map(({ server }) => server.info()));
-    const first = infos[0]!;
+    const infos = await Promise.all(this.#up().map(({ server }) => server.info()));
+    const first = infos[0];
+    if (!first) throw new EngineError(`no server is left: ${this.#reasons()}`);
     for (const info of infos) {
       if (info.vocabulary !== first.vocabulary) {
         throw new EngineError(
@@ -111,8 +174,22 @@ class Gateway implements InferenceServer {
     return this.#all((server) => server.resume());
   }
 
-  update(weights: Parameters<InferenceServer['update']>[0]) {
-    return this.#all((server) => server.update(weights));
+  /** Every server that can be reached gets the weights, those that were lost too; throws if none has them. */
+  async update(weights: WeightUpdate): Promise<void> {
+    this.#weights = weights;
+    await Promise.all(
+      this.#members.map(async (member) => {
+        if (member.down !== undefined && !(await this.#isReady(member))) return;
+        try {
+          await this.#send(member, weights);
+        } catch (error) {
+          if (error instanceof ConfigError) throw error;
+          this.#lose(member, error);
+        }
+      }),
+    );
+    if (this.#up().length > 0) return;
+    throw new EngineError(`no server took version ${weights.version} of the weights: ${this.#reasons()}`);
   }
 
   sleep() {
@@ -123,22 +200,113 @@ class Gateway implements InferenceServer {
     return this.#all((server) => server.wake?.());
   }
 
-  close() {
-    return this.#all((server) => server.close());
+  async close(): Promise<void> {
+    await Promise.all(this.#members.map(({ server }) => server.close()));
+  }
+
+  #choose(trajectory: string, failed: readonly Member[]): Member {
+    const home = this.#home.get(trajectory);
+    const member =
+      route(this.#members, { trajectory, home, failed }, this.#rules) ??
+      // All are down: the next try may find one that is back.
+      this.#members.find(({ leaving }) => !leaving)!;
+    if (member === home) return member;
+    this.#home.set(trajectory, member);
+    if (this.#home.size > REMEMBERED_TRAJECTORIES) this.#home.delete(this.#home.keys().next().value!);
+    return member;
+  }
+
+  async #ask({ name, server }: Member, request: GenerateRequest): Promise<GenerateResult> {
+    if (this.#requestMs === Number.POSITIVE_INFINITY) return server.generate(request);
+    const limit = new AbortController();
+    const late = new EngineError(`${name} had no answer to ${request.id} in ${this.#requestMs} ms`);
+    const cancel = this.#clock.timer(this.#requestMs, () => limit.abort(late));
+    const signal = request.signal ? AbortSignal.any([request.signal, limit.signal]) : limit.signal;
+    try {
+      const reply = await server.generate({ ...request, signal });
+      if (reply.finish === 'abort' && limit.signal.aborted && !request.signal?.aborted) throw late;
+      return reply;
+    } finally {
+      cancel();
+    }
+  }
+
+  /** A server that was started anew answers with the weights it was started with. */
+  #checkVersion(member: Member, { versions }: GenerateResult, sent: number | undefined): void {
+    const last = versions.at(-1)?.version;
+    if (sent === undefined || last === undefined || last >= sent) return;
+    const stale = new EngineError(
+      `${member.name} answered with version ${last} of the weights; it was sent ${sent}`,
+    );
+    this.#lose(member, stale);
+    throw stale;
+  }
+
+  async #send(member: Member, weights: WeightUpdate): Promise<void> {
+    const { server } = member;
+    if (this.#whileUpdating) await server.pause(this.#whileUpdating);
+    await server.update(weights);
+    if (this.#whileUpdating) await server.resume();
+    member.version = weights.version;
+    if (member.down !== undefined) this.#log(`${member.name} is back, with version ${weights.version}`);
+    member.down = undefined;
+  }
+
+  async #isReady({ server }: Member): Promise<boolean> {
+    try {
+      return await withTimeLimit((signal) => server.ready(signal), {
+        milliseconds: READY_MS,
+        clock: this.#clock,
+      });
+    } catch {
+      return false;
+    }
+  }
+
+  #lose(member: Member, error: unknown): void {
+    if (member.down === undefined) this.#log(`${member.name} is out: ${reasonOf(error)}`);
+    member.down = reasonOf(error);
+    for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
+  }
+
+  /** None answers: those that are ready again get the newest weights and may. */
+  async #recover(): Promise<void> {
+    await Promise.all(
+      this.#members.map(async (member) => {
+        if (!(await this.#isReady(member))) return;
+        if (this.#weights) await this.#send(member, this.#weights).catch(() => {});
+        else member.down = undefined;
+      }),
+    );
+  }
+
+  #letGo(member: Member): void {
+    if (!member.leaving || member.inFlight > 0 || !this.#members.includes(member)) return;
+    this.#members = this.#members.filter((one) => one !== member);
+    void member.server.close().catch(() => {});
+  }
+
+  #up(): readonly Member[] {
+    return this.#members.filter(({ down, leaving }) => down === undefined && !leaving);
+  }
+
+  #reasons(): string {
+    return this.#members.map(({ name, down }) => `${name}: ${down ?? 'is leaving'}`).join('; ');
   }
 
   async #all(act: (server: InferenceServer) => Promise<void> | undefined): Promise<void> {
-    await Promise.all(this.#members.map(({ server }) => act(server)));
+    await Promise.all(this.#up().map(({ server }) => act(server)));
   }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 function gaveUp(request: GenerateRequest, failures: readonly { readonly error: unknown }[]): EngineError {
   const last = failures.at(-1)!.error;
-  const why = last instanceof Error ? last.message : String(last);
   return new EngineError(
-    `no server answered request ${request.id} in ${failures.length} tries; last: ${why}`,
-    {
-      cause: last,
-    },
+    `no server answered request ${request.id} in ${failures.length} tries; last: ${reasonOf(last)}`,
+    { cause: last },
   );
 }

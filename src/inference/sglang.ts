@@ -73,6 +73,7 @@ export class SglangServer implements InferenceServer {
   readonly #adapters = new LoadedAdapters();
   readonly #options: HttpServerOptions;
   #version: number;
+  #updated = false;
   #tries = 0;
   #flags: Promise<ServerFlags> | undefined;
 
@@ -150,6 +151,7 @@ export class SglangServer implements InferenceServer {
         `${this.url}: an SGLang server takes weights by disk or lora, not ${weights.kind}`,
       );
     this.#version = weights.version;
+    this.#updated ||= weights.kind === 'disk';
   }
 
   /** Frees the GPU once what runs has ended; later requests wait until `wake`. */
@@ -248,7 +250,15 @@ export class SglangServer implements InferenceServer {
     if (meta.weight_versions) return meta.weight_versions.map(([from, version]) => ({ from, version }));
     const named = this.#adapters.versionOf(adapter);
     if (named !== undefined) return spansOf(named, named, tokens);
-    return spansOf(before, wholeNumber(meta.weight_version) ?? this.#version, tokens, madeBefore);
+    const reported = meta.weight_version;
+    // A name that is no version, after versions were sent: the server was started anew.
+    const unknown = reported === undefined || !this.#updated ? this.#version : 0;
+    return spansOf(
+      Math.min(before, wholeNumber(reported) ?? unknown),
+      wholeNumber(reported) ?? unknown,
+      tokens,
+      madeBefore,
+    );
   }
 
   #promptLogprobs({ id, prompt }: GenerateRequest, given: readonly TokenLogprob[] | undefined): Float32Array {

@@ -1,0 +1,48 @@
+import type { GenerateResult, InferenceServer } from '../inference/server.ts';
+
+/** One server of a gateway, and what it has done. */
+export interface Member {
+  readonly name: string;
+  readonly server: InferenceServer;
+  inFlight: number;
+  /** Why it gets no requests; undefined while it does. It is asked again when weights are sent. */
+  down: string | undefined;
+  /** Takes no new trajectories, and goes when its last request has. */
+  leaving: boolean;
+  /** Of the weights it was last sent; undefined before. */
+  version: number | undefined;
+  requests: number;
+  failures: number;
+  sampledTokens: number;
+  promptTokens: number;
+  cachedTokens: number;
+}
+
+/** What `status()` tells of a server. */
+export type MemberStatus = Omit<Member, 'server'>;
+
+export function createMember(server: InferenceServer, place: number): Member {
+  return {
+    name: 'url' in server && typeof server.url === 'string' ? server.url : `server ${place}`,
+    server,
+    inFlight: 0,
+    down: undefined,
+    leaving: false,
+    version: undefined,
+    requests: 0,
+    failures: 0,
+    sampledTokens: 0,
+    promptTokens: 0,
+    cachedTokens: 0,
+  };
+}
+
+export function countReply(member: Member, { ids, promptTokens, cachedTokens = 0 }: GenerateResult): void {
+  member.sampledTokens += ids.length;
+  member.promptTokens += promptTokens;
+  member.cachedTokens += cachedTokens;
+}
+
+export function statusOf({ server: _, ...status }: Member): MemberStatus {
+  return status;
+}

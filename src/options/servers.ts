@@ -1,0 +1,99 @@
+/** A backend of servers at URLs, with the trainer in this process: weights go to them through a folder. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { loadModelFiles } from '../chat/model-files.ts';
+import { publishToDisk } from '../engine/disk-weights.ts';
+import { type EmbeddedOptions, embedded } from '../engine/embedded.ts';
+import { ConfigError, EngineError } from '../errors.ts';
+import type { GatewayOptions } from '../gateway/gateway.ts';
+import { type CheckedServer, checkServer } from '../inference/check-server.ts';
+import { type HttpServerOptions, SglangServer } from '../inference/sglang.ts';
+import { VllmServer } from '../inference/vllm.ts';
+import { realClock, sleep } from '../lib/clock.ts';
+import type { Backend } from '../options.ts';
+
+export interface ServersOptions {
+  /** Such as `http://gpu-1:30000`; one per replica. */
+  readonly urls: readonly string[];
+  /** `rollcall` is `rollcall serve`, which speaks SGLang's protocol. */
+  readonly engine: 'sglang' | 'vllm' | 'rollcall';
+  /** A folder that this process and all servers see under the same path; default one of this machine's own. */
+  readonly weightsDirectory?: string;
+  /** `adapter` with `trainer.lora`: servers get the low-rank matrices only. */
+  readonly send?: 'weights' | 'adapter';
+  readonly trainer?: Omit<EmbeddedOptions, 'servers' | 'cacheMegabytes' | 'maxBatch'>;
+  /** How long the servers may take to be ready. */
+  readonly startSeconds?: number;
+  /** Of calls other than replies. */
+  readonly timeoutSeconds?: number;
+  readonly gateway?: GatewayOptions;
+  readonly http?: Omit<HttpServerOptions, 'url' | 'version' | 'timeoutMs'>;
+  /** Receives one line when a server is lost or back; default standard error. */
+  readonly log?: (line: string) => void;
+}
+
+/** Long enough that tokenizers of different models disagree on it. */
+const CHECK_TEXT = 'Compute 12×(34+5), then say “done” – naïve café, 東京.\n';
+const POLL_MS = 500;
+
+/** `train({ backend: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })` */
+export function servers(options: ServersOptions): Backend {
+  const { urls, engine, send = 'weights', trainer = {} } = options;
+  if (urls.length === 0) throw new ConfigError('urls is empty; give the address of at least one server');
+  const twice = urls.find((url, at) => urls.indexOf(url) !== at);
+  if (twice !== undefined) throw new ConfigError(`urls names ${twice} twice`);
+  if (send === 'adapter' && !trainer.lora) throw new ConfigError('send is adapter, which needs trainer.lora');
+  const log = options.log ?? ((line) => process.stderr.write(`${line}\n`));
+  const trainers = embedded(trainer);
+  return {
+    name: engine,
+    sendsFirst: true,
+    gateway: { whileUpdating: 'wait', log, ...options.gateway },
+    openServers: async (model) => {
+      const { tokenizer } = await loadModelFiles(model);
+      const ids = tokenizer.encode(CHECK_TEXT);
+      const expected = { text: CHECK_TEXT, ids, vocabulary: tokenizer.vocabularySize };
+      const opened = urls.map((url) => openAdapter(url, options));
+      try {
+        await Promise.all(
+          opened.map(async (server) => {
+            await untilReady(server, options.startSeconds ?? 300);
+            await checkServer(server, expected);
+          }),
+        );
+        return opened;
+      } catch (error) {
+        await Promise.all(opened.map((server) => server.close()));
+        throw error;
+      }
+    },
+    openTrainer: async (role, model) => {
+      const opened = await trainers.openTrainer(role, model);
+      if (role !== 'policy') return opened;
+      const own = options.weightsDirectory === undefined;
+      const directory = options.weightsDirectory ?? (await mkdtemp(join(tmpdir(), 'rollcall-weights-')));
+      const published = publishToDisk(opened, { model, directory, send });
+      return {
+        ...published,
+        close: async () => {
+          await published.close();
+          if (own) await rm(directory, { recursive: true, force: true });
+        },
+      };
+    },
+  };
+}
+
+function openAdapter(url: string, { engine, http, timeoutSeconds = 60 }: ServersOptions): CheckedServer {
+  const given = { ...http, url, timeoutMs: timeoutSeconds * 1000 };
+  return engine === 'vllm' ? new VllmServer(given) : new SglangServer(given);
+}
+
+async function untilReady(server: CheckedServer, seconds: number): Promise<void> {
+  const clock = realClock();
+  while (!(await server.ready())) {
+    if (clock.now() > seconds * 1000) throw new EngineError(`${server.url} was not ready in ${seconds} s`);
+    await sleep(clock, POLL_MS);
+  }
+}
