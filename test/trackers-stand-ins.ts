@@ -199,12 +199,20 @@ export interface WandbState {
 /** W&B's GraphQL calls that make a run, and the file stream that fills it. */
 export const wandbStandIn = (apiKey: string): Promise<StandIn<WandbState>> =>
   standIn<WandbState>({ runs: new Map() }, ({ url, headers, json }, state) => {
+    if (url.pathname.startsWith('/upload/')) return { body: {} };
     if (headers.authorization !== `Basic ${Buffer.from(`api:${apiKey}`).toString('base64')}`) {
       return { status: 401, body: { errors: [{ message: 'permission denied' }] } };
     }
     if (url.pathname === '/graphql') {
       const { query, variables } = json() as { query: string; variables: Record<string, string> };
       if (query.includes('Viewer')) return { body: { data: { viewer: { entity: 'somebody' } } } };
+      if (query.includes('CreateRunFiles')) {
+        const files = (variables['files'] as unknown as string[]).map((name) => ({
+          name,
+          uploadUrl: `http://${headers.host}/upload/${name}`,
+        }));
+        return { body: { data: { createRunFiles: { runID: 'storage', uploadHeaders: [], files } } } };
+      }
       const id = variables['name']!;
       const known = state.runs.get(id);
       if (query.includes('RunResumeStatus')) {

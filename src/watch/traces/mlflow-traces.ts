@@ -23,6 +23,7 @@ export function mlflowTraces({
     const experiment = await client.experimentId(project, signal);
     return {
       url: `${client.url}/v1/traces`,
+      place: `${client.url} ${project}`,
       headers: async () => {
         const runId = (await memory.read(mlflowRunKey(client.url, project)))?.['runId'];
         return {

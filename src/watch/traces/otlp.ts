@@ -21,6 +21,8 @@ export interface OtlpOptions extends TraceOptions {
 /** Where and as what traces are posted, known once the tracker is open. */
 export interface TraceTarget {
   readonly url: string;
+  /** Of the place that holds them: ids of traces are unique in it, so the same run elsewhere has others. */
+  readonly place: string;
   /** Asked before each post: the run that the traces belong to may be made meanwhile. */
   headers(): Promise<Readonly<Record<string, string>>>;
   readonly resource?: Readonly<Record<string, string>>;
@@ -28,7 +30,12 @@ export interface TraceTarget {
 
 /** Traces to any collector that takes OTLP over HTTP in protobuf. */
 export function otlp({ url, headers = {}, resource = {}, ...options }: OtlpOptions): Tracker {
-  return traceTracker('otlp traces', options, async () => ({ url, headers: async () => headers, resource }));
+  return traceTracker('otlp traces', options, async () => ({
+    url,
+    place: url,
+    headers: async () => headers,
+    resource,
+  }));
 }
 
 export function traceTracker(
@@ -46,7 +53,7 @@ export function traceTracker(
       target = await open(run, signal);
       const model = run.options['model'];
       context = {
-        run: await traceKey(run),
+        run: `${await traceKey(run)} ${target.place}`,
         experiment,
         model: typeof model === 'string' ? model : 'policy',
         clockBegan: run.clockBegan,

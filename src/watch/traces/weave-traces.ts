@@ -28,6 +28,7 @@ export function weaveTraces({
     const owner = entity || (await ownEntity(base ?? WANDB_URL, apiKey, signal));
     return {
       url: `${(url ?? WEAVE_URL).replace(/\/+$/, '')}/otel/v1/traces`,
+      place: `${owner}/${project}`,
       headers: async () => ({ 'wandb-api-key': apiKey, project_id: `${owner}/${project}` }),
       resource: { 'wandb.entity': owner, 'wandb.project': project },
     };

@@ -71,6 +71,6 @@ export const basic = (user: string, password: string): Record<string, string> =>
   authorization: `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`,
 });
 
-/** JSON has no NaN; MLflow and W&B read these strings. */
+/** JSON has no NaN; MLflow reads these strings. */
 export const jsonNumber = (value: number): number | string =>
   Number.isFinite(value) ? value : String(value);

@@ -1,4 +1,5 @@
 import { ConfigError } from '../../errors.ts';
+import { TrackerRefusal } from '../tracker.ts';
 import { basic, HttpError, request, splitCredentials } from './http.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -29,16 +30,22 @@ export function mlflowClient(uri: string, environment: Environment): MlflowClien
       request(`${call(path)}?${new URLSearchParams(query)}`, { method: 'GET', headers, signal }),
     post: (path, body, signal) => request(call(path), { headers, body, signal }),
     experimentId: async (name, signal) => {
-      const found = await client
-        .get('experiments/get-by-name', { experiment_name: name }, signal)
-        .catch((error: unknown) => {
-          if (error instanceof HttpError && error.status === 404) return undefined;
-          throw error;
-        });
-      if (found !== undefined)
-        return (found as { experiment: { experiment_id: string } }).experiment.experiment_id;
-      return ((await client.post('experiments/create', { name }, signal)) as { experiment_id: string })
-        .experiment_id;
+      const find = async () => {
+        const answer = await client.get('experiments/get-by-name', { experiment_name: name }, signal);
+        return (answer as { experiment: { experiment_id: string } }).experiment.experiment_id;
+      };
+      try {
+        return await find();
+      } catch (error) {
+        if (!(error instanceof HttpError) || error.status !== 404) throw error;
+      }
+      try {
+        const answer = await client.post('experiments/create', { name }, signal);
+        return (answer as { experiment_id: string }).experiment_id;
+      } catch (error) {
+        if (error instanceof TrackerRefusal) return await find(); // made by another meanwhile
+        throw error;
+      }
     },
   };
   return client;

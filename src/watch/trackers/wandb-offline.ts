@@ -41,7 +41,7 @@ export function wandbOffline(
       const named = { project, experiment, entity, group, notes, tags, id };
       await append([headerRecord(), runRecord(run, named)]);
     },
-    log: (lines) => append(lines.map(historyRecord)),
+    log: (lines) => append(lines.flatMap((line) => [summaryRecord(line), historyRecord(line)])),
     close: async (end) => {
       await append([messageField(RECORD.exit, integerField(1, end === 'finished' ? 0 : 1))]);
       await file!.close();
@@ -50,7 +50,7 @@ export function wandbOffline(
 }
 
 // Fields of wandb_internal.proto, by their numbers.
-const RECORD = { num: 1, history: 2, run: 17, exit: 18, header: 21 };
+const RECORD = { num: 1, history: 2, summary: 3, run: 17, exit: 18, header: 21 };
 const RUN = {
   id: 1,
   entity: 2,
@@ -91,12 +91,16 @@ function runRecord(
   );
 }
 
-function historyRecord(line: TrackedLine): Uint8Array {
-  const items = Object.entries(wandbRow(line)).map(([key, value]) =>
+const historyRecord = (line: TrackedLine) =>
+  messageField(RECORD.history, ...itemsOf(line), messageField(2, integerField(1, line.step)));
+
+/** The newest value of each metric, which W&B shows in its tables. */
+const summaryRecord = (line: TrackedLine) => messageField(RECORD.summary, ...itemsOf(line));
+
+const itemsOf = (line: TrackedLine) =>
+  Object.entries(wandbRow(line)).map(([key, value]) =>
     messageField(1, textField(2, key), textField(VALUE_JSON, String(value))),
   );
-  return messageField(RECORD.history, ...items, messageField(2, integerField(1, line.step)));
-}
 
 /** 20261115_052439, in UTC. */
 function stamp(time: Date): string {

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import type { TrackedRun, Tracker } from '../tracker.ts';
-import { basic, jsonNumber, request } from './http.ts';
-import { newRunId, type WandbRun, wandbRow } from './wandb-run.ts';
+import { basic, request } from './http.ts';
+import { newRunId, type WandbRun, wandbJson, wandbRow } from './wandb-run.ts';
 
 export interface WandbServer {
   readonly url: string;
@@ -26,7 +26,7 @@ export function wandbOnline(named: WandbRun, { url, apiKey }: WandbServer): Trac
   let stream = '';
   let rows = 0;
   let sentThrough = Number.NEGATIVE_INFINITY;
-  let summary: Record<string, number | string> = {};
+  let summary: Record<string, number> = {};
   return {
     name: 'wandb',
     exportHint: `rollcall export RUN --to wandb${url === WANDB_URL ? '' : `=${url}`}`,
@@ -45,16 +45,12 @@ export function wandbOnline(named: WandbRun, { url, apiKey }: WandbServer): Trac
       sentThrough = lastStep(model?.bucket?.historyTail);
     },
     log: async (lines, signal) => {
-      const news = lines
-        .filter(({ step }) => step > sentThrough)
-        .map((line) =>
-          Object.fromEntries(Object.entries(wandbRow(line)).map(([key, value]) => [key, jsonNumber(value)])),
-        );
+      const news = lines.filter(({ step }) => step > sentThrough).map(wandbRow);
       if (news.length === 0) return;
       const next = Object.assign({}, summary, ...news) as typeof summary;
       const files = {
-        'wandb-history.jsonl': { offset: rows, content: news.map((row) => JSON.stringify(row)) },
-        'wandb-summary.json': { offset: 0, content: [JSON.stringify(next)] },
+        'wandb-history.jsonl': { offset: rows, content: news.map(wandbJson) },
+        'wandb-summary.json': { offset: 0, content: [wandbJson(next)] },
       };
       await request(`${stream}/file_stream`, { headers, body: { files }, signal });
       summary = next;

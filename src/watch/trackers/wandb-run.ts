@@ -18,6 +18,12 @@ export interface WandbRun {
 export const newRunId = (): string =>
   [...randomBytes(8)].map((byte) => 'abcdefghijklmnopqrstuvwxyz0123456789'[byte % 36]).join('');
 
+/** JSON with NaN and Infinity bare, as W&B's own client writes them. */
+export const wandbJson = (row: Readonly<Record<string, number>>): string =>
+  `{${Object.entries(row)
+    .map(([key, value]) => `${JSON.stringify(key)}:${value}`)
+    .join(',')}}`;
+
 /** One row of a run's history. */
 export const wandbRow = ({ step, seconds, time, metrics }: TrackedLine): Record<string, number> => ({
   ...metrics,
