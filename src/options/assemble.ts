@@ -4,7 +4,6 @@ import type { Dataset } from '../dataset/dataset.ts';
 import { expandHome, openDataset } from '../dataset/open.ts';
 import { limitPrompts } from '../dataset/prompt-length.ts';
 import { type TaskRow, taskRow } from '../dataset/task-row.ts';
-import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
 import { OPTIONS, type TrainOptions } from '../options.ts';
@@ -12,6 +11,7 @@ import { openDescribedRewards } from '../reward/described-rewards.ts';
 import type { Message, ToolSchema } from '../types.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleAlgorithm } from './assemble-algorithm.ts';
+import { assembleBackend } from './assemble-servers.ts';
 import type { DescribedRun } from './settings.ts';
 
 export interface AssembledRun {
@@ -25,7 +25,6 @@ export async function assembleRun(
   run: DescribedRun,
   { directory, warn }: { directory: string; warn: (message: string) => void },
 ): Promise<AssembledRun> {
-  refuseWhatIsMissing(run);
   const { loggers, project, experiment, trace } = run;
   const trackers = namedTrackers({ loggers, project, experiment, trace, environment: process.env });
   const opened: { close(): Promise<void> }[] = [];
@@ -79,20 +78,13 @@ export async function assembleRun(
         templateVariables: run.chat.templateOptions,
       },
       trackers,
-      backend: embedded({ servers: run.servers.replicas }),
+      backend: assembleBackend(run.servers, warn),
     };
     return { options, close };
   } catch (error) {
     await close();
     throw error;
   }
-}
-
-function refuseWhatIsMissing({ servers }: DescribedRun): void {
-  const refuse = (key: string, value: unknown, instead: string): never => {
-    throw new ConfigError(`${key} is ${JSON.stringify(value)}, which this build cannot do yet; ${instead}`);
-  };
-  if (servers.engine !== 'embedded') refuse('servers.engine', servers.engine, 'use embedded');
 }
 
 async function openRows(files: readonly string[], { tasks }: DescribedRun): Promise<Dataset<TaskRow>> {

@@ -179,9 +179,9 @@ test('arguments of an agent that have no row of their own are kept together', as
 });
 
 test('a setting that nothing in this build reads is refused by its key, unless it says what is done anyway', async () => {
-  const { refused } = await resolve(['actor_rollout_ref.rollout.port_start=30100', 'servers.retries=3']);
+  const { refused } = await resolve(['critic.model.path=/models/critic', 'servers.retries=3']);
   expect(refused).toEqual([
-    expect.stringContaining('actor_rollout_ref.rollout.port_start=30100 (our servers.portStart): not yet: '),
+    expect.stringContaining('critic.model.path=/models/critic (our algorithm.critic.model): not yet: '),
   ]);
 });
 

@@ -1,21 +1,24 @@
 /** A backend of servers at URLs, with the trainer in this process: weights go to them through a folder. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { loadModelFiles } from '../chat/model-files.ts';
 import { publishToDisk } from '../engine/disk-weights.ts';
 import { type EmbeddedOptions, embedded } from '../engine/embedded.ts';
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GatewayOptions } from '../gateway/gateway.ts';
 import { type CheckedServer, checkServer } from '../inference/check-server.ts';
+import { type Launched, type LaunchOptions, launchCommands, startServers } from '../inference/launch.ts';
 import { type HttpServerOptions, SglangServer } from '../inference/sglang.ts';
 import { VllmServer } from '../inference/vllm.ts';
 import { realClock, sleep } from '../lib/clock.ts';
 import type { Backend } from '../options.ts';
 
 export interface ServersOptions {
-  /** Such as `http://gpu-1:30000`; one per replica. */
-  readonly urls: readonly string[];
+  /** Servers that run, such as `http://gpu-1:30000`; one per replica. */
+  readonly urls?: readonly string[];
+  /** Servers to start here, instead of `urls`, and to stop when the run ends. */
+  readonly launch?: Partial<Omit<LaunchOptions, 'engine' | 'model'>>;
   /** `rollcall` is `rollcall serve`, which speaks SGLang's protocol. */
   readonly engine: 'sglang' | 'vllm' | 'rollcall';
   /** A folder that this process and all servers see under the same path; default one of this machine's own. */
@@ -39,8 +42,11 @@ const POLL_MS = 500;
 
 /** `train({ backend: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })` */
 export function servers(options: ServersOptions): Backend {
-  const { urls, engine, send = 'weights', trainer = {} } = options;
-  if (urls.length === 0) throw new ConfigError('urls is empty; give the address of at least one server');
+  const { urls = [], engine, launch, send = 'weights', trainer = {} } = options;
+  if (launch && urls.length > 0)
+    throw new ConfigError('urls and launch are both given; servers run or are started');
+  if (!launch && urls.length === 0)
+    throw new ConfigError('urls is empty; give the address of at least one server');
   const twice = urls.find((url, at) => urls.indexOf(url) !== at);
   if (twice !== undefined) throw new ConfigError(`urls names ${twice} twice`);
   if (send === 'adapter' && !trainer.lora) throw new ConfigError('send is adapter, which needs trainer.lora');
@@ -54,7 +60,10 @@ export function servers(options: ServersOptions): Backend {
       const { tokenizer } = await loadModelFiles(model);
       const ids = tokenizer.encode(CHECK_TEXT);
       const expected = { text: CHECK_TEXT, ids, vocabulary: tokenizer.vocabularySize };
-      const opened = urls.map((url) => openAdapter(url, options));
+      const launched = launch ? await start(launch, model, options) : [];
+      const opened = launch
+        ? launched.map((server) => closingBoth(openAdapter(server.url, options), server))
+        : urls.map((url) => openAdapter(url, options));
       try {
         await Promise.all(
           opened.map(async (server) => {
@@ -83,6 +92,44 @@ export function servers(options: ServersOptions): Backend {
       };
     },
   };
+}
+
+const LAUNCH = {
+  portStart: 30_000,
+  replicas: 1,
+  tensorParallel: 1,
+  memoryShare: 0.5,
+  logLevel: 'warning',
+} as const;
+
+async function start(
+  launch: NonNullable<ServersOptions['launch']>,
+  model: string,
+  options: ServersOptions,
+): Promise<Launched[]> {
+  const { engine, startSeconds = 300 } = options;
+  if (engine === 'rollcall')
+    throw new ConfigError('launch is for sglang and vllm; embedded() runs in this process');
+  const ready = async (url: string) => {
+    const server = openAdapter(url, options);
+    try {
+      return await server.ready();
+    } finally {
+      await server.close();
+    }
+  };
+  const commands = launchCommands({ ...LAUNCH, ...launch, engine, model: resolve(model) }, process.env);
+  return startServers(commands, { startSeconds, ready });
+}
+
+/** The adapter of a server started here ends it when it is closed. */
+function closingBoth(server: CheckedServer, started: Launched): CheckedServer {
+  const close = server.close.bind(server);
+  server.close = async () => {
+    await close();
+    await started.stop();
+  };
+  return server;
 }
 
 function openAdapter(url: string, { engine, http, timeoutSeconds = 60 }: ServersOptions): CheckedServer {

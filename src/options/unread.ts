@@ -6,23 +6,6 @@ import { shown } from './verl-row.ts';
  * default they are refused by `train`, never ignored. Whoever builds the part takes its lines out.
  */
 export const UNREAD: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(
-    [
-      'engine',
-      'mode',
-      'urls',
-      'portStart',
-      'tensorParallel',
-      'memoryShare',
-      'logLevel',
-      'timeoutSeconds',
-      'retries',
-      'startSeconds',
-    ].map((name) => [
-      `servers.${name}`,
-      'only the embedded engine is opened from data; pass a backend in a .ts run file',
-    ]),
-  ),
   'algorithm.critic.model': 'a critic starts from the policy',
 };
 

@@ -1,0 +1,99 @@
+import { fileURLToPath } from 'node:url';
+import { afterAll, expect, test } from 'vitest';
+import { startStandIn } from '../../test/stand-ins/start.ts';
+import { type LaunchCommand, launchCommands, startServers } from './launch.ts';
+import { isPortTaken } from './port.ts';
+import { SglangServer } from './sglang.ts';
+
+const OPTIONS = {
+  model: '/models/m',
+  portStart: 30_100,
+  replicas: 2,
+  tensorParallel: 2,
+  memoryShare: 0.6,
+  logLevel: 'warning',
+} as const;
+
+const open: (() => Promise<void>)[] = [];
+afterAll(async () => {
+  await Promise.all(open.map((close) => close()));
+});
+
+test('each replica gets its port and its share of the visible GPUs', () => {
+  const commands = launchCommands({ ...OPTIONS, engine: 'sglang' }, { CUDA_VISIBLE_DEVICES: '4,5,6,7' });
+  expect(commands.map(({ url, environment }) => [url, environment])).toEqual([
+    ['http://127.0.0.1:30100', { CUDA_VISIBLE_DEVICES: '4,5' }],
+    ['http://127.0.0.1:30101', { CUDA_VISIBLE_DEVICES: '6,7' }],
+  ]);
+  expect([commands[1]!.program, ...commands[1]!.arguments].join(' ')).toBe(
+    'python3 -m sglang.launch_server --model-path /models/m --host 127.0.0.1 --port 30101 --tp 2 ' +
+      '--mem-fraction-static 0.6 --log-level warning --enable-memory-saver',
+  );
+});
+
+test('vLLM is started with the endpoints and the log-probs that a run needs', () => {
+  const [command] = launchCommands({ ...OPTIONS, engine: 'vllm' }, {});
+  expect([command!.program, ...command!.arguments].join(' ')).toBe(
+    'vllm serve /models/m --host 127.0.0.1 --port 30100 --tensor-parallel-size 2 --gpu-memory-utilization 0.6 ' +
+      '--logprobs-mode processed_logprobs --generation-config vllm --enable-sleep-mode --uvicorn-log-level warning',
+  );
+  expect(command!.environment).toMatchObject({
+    CUDA_VISIBLE_DEVICES: '0,1',
+    VLLM_SERVER_DEV_MODE: '1',
+    VLLM_ALLOW_RUNTIME_LORA_UPDATING: '1',
+  });
+});
+
+test('too few GPUs are refused with both counts', () => {
+  const launch = () => launchCommands({ ...OPTIONS, engine: 'sglang' }, { CUDA_VISIBLE_DEVICES: '0,1,2' });
+  expect(launch).toThrow('2 servers of 2 GPUs need 4; visible are 3 (0,1,2)');
+});
+
+const script = fileURLToPath(new URL('../../test/stand-ins/sglang.mjs', import.meta.url));
+const standIn = (port: number, flags: readonly string[] = [script]): LaunchCommand => ({
+  program: process.execPath,
+  arguments: flags,
+  environment: { PORT: String(port) },
+  url: `http://127.0.0.1:${port}`,
+});
+const ready = async (url: string) => {
+  const server = new SglangServer({ url });
+  try {
+    return await server.ready();
+  } finally {
+    await server.close();
+  }
+};
+
+test('servers are started, answer, and are gone when stopped', async () => {
+  const started = await startServers([standIn(38_741), standIn(38_742)], { startSeconds: 20, ready });
+  expect(await Promise.all(started.map(({ url }) => ready(url)))).toEqual([true, true]);
+  await Promise.all(started.map((server) => server.stop()));
+  expect(await Promise.all([38_741, 38_742].map(isPortTaken))).toEqual([false, false]);
+});
+
+test('a server that ends shows its last lines, and takes the others along', async () => {
+  const dies = standIn(38_744, ['-e', 'console.error("out of memory: 3 GiB needed"); process.exit(3)']);
+  const start = startServers([standIn(38_743), dies], { startSeconds: 20, ready });
+  await expect(start).rejects.toThrow(/ended with code 3. Its last lines:\nout of memory: 3 GiB needed/);
+  expect(await isPortTaken(38_743)).toBe(false);
+  const missing = { ...standIn(38_743), program: 'no-such-program-here' };
+  await expect(startServers([missing], { startSeconds: 20, ready })).rejects.toThrow(
+    /could not be started.*ENOENT/,
+  );
+});
+
+test('a server that is never ready is given up after its time', async () => {
+  const sleeps = standIn(38_745, ['-e', 'console.log("loading"); setInterval(() => {}, 1000)']);
+  await expect(startServers([sleeps], { startSeconds: 5, ready })).rejects.toThrow(
+    /not ready in 5 s \(servers.startSeconds\). Its last lines:\nloading/,
+  );
+});
+
+test('a taken port is refused with who has it', async () => {
+  const other = await startStandIn('sglang');
+  open.push(() => other.stop());
+  const start = startServers([standIn(Number(new URL(other.url).port))], { startSeconds: 5, ready });
+  const owner = process.platform === 'linux' ? /by process \d+ \(.*sglang\.mjs/ : /is taken/;
+  await expect(start).rejects.toThrow(owner);
+});
