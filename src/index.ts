@@ -1,4 +1,5 @@
 /** The public API, in the order in which data flows. */
+
 export { type A2aToolsOptions, a2aTools } from './agent/a2a.ts';
 export { type Agent, type AgentContext, type AgentOptions, agent, type Model } from './agent/agent.ts';
 export { type AgentModuleOptions, loadAgent, loadAgentFile } from './agent/agent-file.ts';
@@ -17,6 +18,34 @@ export {
   type ToolsDescription,
 } from './agent/described-agent.ts';
 export type { InputSchema } from './agent/input-schema.ts';
+export { type ClassInteraction, classInteraction } from './agent/interactions/class-interaction.ts';
+export {
+  answerQuestion,
+  type HumanAnswer,
+  type HumanOptions,
+  type HumanQuestion,
+  humanInteraction,
+  openQuestions,
+} from './agent/interactions/human.ts';
+export {
+  type Interaction,
+  type InteractionContext,
+  type InteractionOptions,
+  interaction,
+  type UserTurn,
+} from './agent/interactions/interaction.ts';
+export {
+  type Interactions,
+  interactionOf,
+  loadInteractionFile,
+} from './agent/interactions/interaction-file.ts';
+export {
+  gsm8kInteraction,
+  type LlmUserOptions,
+  llmInteraction,
+  type ScriptedUserOptions,
+  scriptedInteraction,
+} from './agent/interactions/ready-interactions.ts';
 export type { Limits } from './agent/limits.ts';
 export { type McpServerConfig, type McpToolsOptions, mcpTools } from './agent/mcp.ts';
 export type { Sampling } from './agent/sampling.ts';
@@ -51,6 +80,13 @@ export {
   toA2aSkills,
   toMcpTool,
 } from './agent/tool-schemas.ts';
+export { codeTool } from './agent/tools/code-tool.ts';
+export {
+  type LocalSearchOptions,
+  localSearchTool,
+  readDocuments,
+  type SearchDocument,
+} from './agent/tools/local-search.ts';
 export type { Chat, ChatOptions, ChatReply, OutsideRun, SampleOptions } from './chat/chat.ts';
 export type { ChatFormat, Reply } from './chat/format.ts';
 export { type FoundCalls, toolFormat } from './chat/formats/custom.ts';

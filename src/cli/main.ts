@@ -20,6 +20,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
   replay: async () => (await import('./replay.ts')).registerReplay,
   report: async () => (await import('./report.ts')).registerReport,
+  questions: async () => (await import('./questions.ts')).registerQuestions,
   score: async () => (await import('./score.ts')).registerScore,
   serve: async () => (await import('./serve.ts')).registerServe,
   sft: async () => (await import('./sft.ts')).registerSft,

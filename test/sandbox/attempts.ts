@@ -84,11 +84,11 @@ export const JAVASCRIPT: readonly Attempt[] = [
   greedy('takes memory at once', 'new Uint8Array(512 * 1048576).fill(1); console.log("TAKEN")'),
   greedy(
     'takes memory in a long text',
-    `let text = 'x'.repeat(1e6); const all = []; for (let i = 0; i < 300; i++) all.push((text + i).split('').length); let s = 'x'; for (let i = 0; i < 28; i++) s += s; if (s.lastIndexOf('y') === -1) console.log("TAKEN")`,
+    `const text = 'x'.repeat(2 ** 28); if (text.lastIndexOf('y') === -1) console.log("TAKEN")`,
   ),
   greedy(
     'takes memory in objects',
-    'const all = []; for (let i = 0; i < 5e6; i++) all.push({ i, j: i }); console.log("TAKEN")',
+    'const all = []; for (let i = 0; i < 2.5e6; i++) all.push({ i, j: i }); console.log("TAKEN")',
   ),
   greedy('takes memory of WebAssembly', 'new WebAssembly.Memory({ initial: 4096 }); console.log("TAKEN")'),
   flood('prints without end', `for (let i = 0; i < 5000; i++) console.log('x'.repeat(1000))`),
@@ -169,7 +169,7 @@ export const PYTHON: readonly Attempt[] = [
   greedy('takes memory', `x = bytearray(512 * 1048576)\nprint('TAKEN')`),
   greedy(
     'takes memory by unpacking',
-    `import zlib\npacked = zlib.compressobj(9)\ndata = b''.join(packed.compress(bytes(1048576)) for _ in range(400)) + packed.flush()\nprint('TAKEN' if len(zlib.decompress(data)) > 4e8 else '')`,
+    `import zlib\npacked = zlib.compressobj(1)\ndata = b''.join(packed.compress(bytes(1048576)) for _ in range(200)) + packed.flush()\nprint('TAKEN' if len(zlib.decompress(data)) > 2e8 else '')`,
   ),
   greedy('takes memory in a list', `x = [0] * 80_000_000\nprint('TAKEN')`),
   greedy(

@@ -18,7 +18,7 @@ const LIMITS = {
   diskMiB: 8,
 };
 /** On a busy machine starting and ending take a while. */
-const MARGIN_MS = 5000;
+const MARGIN_MS = 3000;
 /** An endless program is one that is still there after this long. */
 const ENDLESS_MS = 500;
 
@@ -107,9 +107,7 @@ function suite(
   test.concurrent.each(attempts)('$kind: $name', { timeout: 60_000 }, async (attempt) => {
     expect(succeeded(attempt, await runFreely(attempt, command)), 'succeeds without a sandbox').toBe(true);
     const { code, out } = prepared(attempt);
-    const began = performance.now();
     const { status, stdout, stderr, milliseconds } = await opened().run(code);
-    const took = performance.now() - began;
     if (attempt.name.includes('leaves a process')) await pause(600);
     const outcome = {
       text: stdout,
@@ -118,10 +116,10 @@ function suite(
       madeFile: existsSync(out),
     };
     expect(succeeded(attempt, outcome), 'is contained').toBe(false);
-    expect(took).toBeLessThan(LIMITS.milliseconds + MARGIN_MS);
+    expect(milliseconds).toBeLessThan(LIMITS.milliseconds + MARGIN_MS);
     if (attempt.kind === 'endless') expect(status).not.toBe('ok');
     if (attempt.kind === 'flood') expect(status).toBe('output');
-    expect(milliseconds).toBeGreaterThan(0);
+    if (attempt.kind === 'greedy') expect(status).not.toBe('ok');
     // The next program finds a sound sandbox.
     expect(
       await opened().run(opened().language === 'python' ? 'print(6 * 7)' : 'console.log(6 * 7)'),

@@ -2,6 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import variant from '@jitl/quickjs-ng-wasmfile-release-sync';
 import {
   newQuickJSWASMModuleFromVariant,
+  newVariant,
   type QuickJSContext,
   type QuickJSHandle,
   type QuickJSSyncVariant,
@@ -9,7 +10,12 @@ import {
 import type { SandboxLimits, SandboxResult } from './sandbox.ts';
 
 const limits = workerData as SandboxLimits;
-const quickJs = await newQuickJSWASMModuleFromVariant(variant as unknown as QuickJSSyncVariant);
+// In wasm the interpreter cannot measure its allocations, so its own memory limit holds for single ones only. The
+// memory it lives in cannot grow beyond this, whatever it believes.
+const wasmMemory = new WebAssembly.Memory({ initial: 256, maximum: Math.max(256, limits.memoryMiB * 16) });
+const quickJs = await newQuickJSWASMModuleFromVariant(
+  newVariant(variant as unknown as QuickJSSyncVariant, { wasmMemory }),
+);
 
 parentPort!.on('message', ({ code, stdin }: { code: string; stdin: string }) => {
   parentPort!.postMessage({ kind: 'done', result: run(code, stdin) });

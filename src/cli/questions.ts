@@ -1,0 +1,107 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { createInterface } from 'node:readline/promises';
+import { serve } from '@hono/node-server';
+import type { Command } from 'commander';
+import { Hono } from 'hono';
+import { bodyLimit } from 'hono/body-limit';
+import { z } from 'zod';
+import { answerQuestion, type HumanQuestion, openQuestions } from '../agent/interactions/human.ts';
+import { ConfigError } from '../errors.ts';
+
+export function registerQuestions(program: Command): void {
+  program
+    .command('questions')
+    .description('the questions that trajectories ask a person: answer them here, or over HTTP')
+    .argument('<directory>', 'where they are kept: config.directory of a HumanInteraction')
+    .option('--list', 'only print them, as JSON lines')
+    .option('--http <port>', 'serve them on 127.0.0.1; 0 takes a free port')
+    .action(async (directory: string, { list, http }: { list?: boolean; http?: string }) => {
+      if (list) for (const question of await openQuestions(directory)) console.log(JSON.stringify(question));
+      else if (http !== undefined) await serveQuestions(directory, portOf(http));
+      else await answerInTerminal(directory);
+    });
+}
+
+function portOf(text: string): number {
+  const port = Number(text);
+  if (Number.isInteger(port) && port >= 0 && port < 65_536) return port;
+  throw new ConfigError(`--http is ${text}; it is a port from 0 to 65535`);
+}
+
+async function answerInTerminal(directory: string): Promise<void> {
+  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  try {
+    const questions = await openQuestions(directory);
+    if (questions.length === 0) console.log(`no open questions in ${directory}`);
+    for (const question of questions) {
+      console.log(`\n${question.trajectory}\n${dialogue(question)}`);
+      const text = await terminal.question('your answer (empty: the dialogue is over): ');
+      const rating = await terminal.question('rating of the reply (empty: none): ');
+      await answerQuestion(directory, question.key, {
+        text,
+        done: text.trim() === '',
+        ...(rating.trim() !== '' && { rating: Number(rating) }),
+      });
+    }
+  } finally {
+    terminal.close();
+  }
+}
+
+function dialogue({ messages }: HumanQuestion): string {
+  return messages
+    .map(({ role, content }) => `${role}: ${typeof content === 'string' ? content : JSON.stringify(content)}`)
+    .join('\n');
+}
+
+const answerSchema = z.strictObject({
+  text: z.string().max(100_000),
+  done: z.boolean().default(false),
+  rating: z.number().optional(),
+});
+
+/** `GET /questions` and `POST /questions/KEY`, for who has the token. */
+export function questionsApp(directory: string, token: string): Hono {
+  const app = new Hono();
+  app.use(async (context, next) => {
+    const given = context.req.header('authorization')?.replace(/^Bearer /, '') ?? '';
+    if (!isSame(given, token)) return context.json({ error: 'a bearer token is needed' }, 401);
+    return next();
+  });
+  app.get('/questions', async (context) => context.json(await openQuestions(directory)));
+  app.post('/questions/:key', bodyLimit({ maxSize: 1_000_000 }), async (context) => {
+    const answer = answerSchema.safeParse(await context.req.json().catch(() => undefined));
+    if (!answer.success) return context.json({ error: z.prettifyError(answer.error) }, 400);
+    const { text, done, rating } = answer.data;
+    try {
+      await answerQuestion(directory, context.req.param('key'), {
+        text,
+        done,
+        ...(rating !== undefined && { rating }),
+      });
+    } catch (error) {
+      if (error instanceof ConfigError) return context.json({ error: error.message }, 409);
+      throw error;
+    }
+    return context.json({ answered: true });
+  });
+  return app;
+}
+
+function isSame(given: string, token: string): boolean {
+  const [a, b] = [Buffer.from(given), Buffer.from(token)];
+  return a.length === b.length && timingSafeEqual(a, b);
+}
+
+async function serveQuestions(directory: string, port: number): Promise<void> {
+  const token = randomBytes(16).toString('hex');
+  const server = serve(
+    { fetch: questionsApp(directory, token).fetch, hostname: '127.0.0.1', port },
+    (address) =>
+      console.log(`questions at http://127.0.0.1:${address.port}/questions, Authorization: Bearer ${token}`),
+  );
+  await new Promise<void>((stop) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop());
+  });
+  server.close();
+}
