@@ -78,6 +78,8 @@ export interface MlflowState {
   readonly runs: Map<string, MlflowRun>;
   /** Required of every request, if given. */
   authorization?: string;
+  /** By trace id: the experiment it was sent to, and the run it was linked to. */
+  readonly traces: Map<string, { readonly experiment: string; run?: string }>;
 }
 
 const no = (status: number, code: string, message: string): Answer => ({
@@ -93,7 +95,7 @@ interface Pair {
 /** MLflow's REST API 2.0, and its artefact proxy. */
 export const mlflowStandIn = (): Promise<StandIn<MlflowState>> =>
   standIn<MlflowState>(
-    { experiments: ['Default'], runs: new Map() },
+    { experiments: ['Default'], runs: new Map(), traces: new Map() },
     ({ method, url, headers, bytes, json }, state) => {
       if (state.authorization && headers.authorization !== state.authorization)
         return no(401, 'UNAUTHENTICATED', '');
@@ -102,6 +104,13 @@ export const mlflowStandIn = (): Promise<StandIn<MlflowState>> =>
       );
       if (artifact && method === 'PUT') {
         state.runs.get(artifact[2]!)!.artifacts.set(artifact[3]!, bytes);
+        return { body: {} };
+      }
+      if (url.pathname === '/v1/traces') {
+        const experiment = state.experiments[Number(headers['x-mlflow-experiment-id'])];
+        if (experiment === undefined || headers['content-type'] !== 'application/x-protobuf')
+          return no(400, 'INVALID_PARAMETER_VALUE', 'experiment or content type');
+        for (const { traceId } of decodeSpans(bytes).spans) state.traces.set(`tr-${traceId}`, { experiment });
         return { body: {} };
       }
       const run = (id: unknown) => state.runs.get(String(id));
@@ -157,6 +166,12 @@ export const mlflowStandIn = (): Promise<StandIn<MlflowState>> =>
         case 'POST runs/update': {
           const { run_id: id, status } = json();
           run(id)!.status = String(status);
+          return { body: {} };
+        }
+        case 'POST traces/link-to-run': {
+          const { trace_ids: ids, run_id: id } = json() as { trace_ids: string[]; run_id: string };
+          if (ids.length > 100) return no(400, 'INVALID_PARAMETER_VALUE', 'more than 100 traces');
+          for (const trace of ids) state.traces.get(trace)!.run = id;
           return { body: {} };
         }
         case 'POST runs/log-batch':

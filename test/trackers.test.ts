@@ -19,7 +19,7 @@ import {
   wandb,
   weaveTraces,
 } from 'rollcall';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 import {
   collectorStandIn,
@@ -33,6 +33,8 @@ import {
 } from './trackers-stand-ins.ts';
 
 type Letter = { letter: string };
+
+vi.setConfig({ testTimeout: 120_000 }); // whole runs
 
 let model: string;
 let folder: string;
@@ -392,8 +394,11 @@ describe('traces', () => {
       WF_TRACE_SERVER_URL: collector.url,
     };
     const names = { project: 'p', experiment: 'e', environment };
-    await run(options([mlflow(names), mlflowTraces(names), weaveTraces(names)], { steps: 1 }));
-    expect(flow.requests).toContain('POST /v1/traces');
+    const { notices } = await run(
+      options([mlflow(names), mlflowTraces(names), weaveTraces(names)], { steps: 1 }),
+    );
+    expect(notices).toEqual([]);
+    expect([...flow.state.traces.values()]).toEqual(Array(4).fill({ experiment: 'p', run: 'run0' }));
     expect(collector.requests).toContain('POST /otel/v1/traces');
     expect(collector.state.headers[0]).toMatchObject({ 'wandb-api-key': 'key', project_id: 'somebody/p' });
     expect(decodeSpans(collector.state.bodies[0]!).resource).toMatchObject({

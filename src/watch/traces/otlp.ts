@@ -23,8 +23,10 @@ export interface TraceTarget {
   readonly url: string;
   /** Of the place that holds them: ids of traces are unique in it, so the same run elsewhere has others. */
   readonly place: string;
-  /** Asked before each post: the run that the traces belong to may be made meanwhile. */
   headers(): Promise<Readonly<Record<string, string>>>;
+  /** Told after a post. */
+  sent?(traceIds: readonly string[], signal: AbortSignal): Promise<void>;
+  close?(signal: AbortSignal): Promise<void>;
   readonly resource?: Readonly<Record<string, string>>;
 }
 
@@ -53,7 +55,7 @@ export function traceTracker(
       target = await open(run, signal);
       const model = run.options['model'];
       context = {
-        run: `${await traceKey(run)} ${target.place}`,
+        run: await traceKey(run, target.place),
         experiment,
         model: typeof model === 'string' ? model : 'policy',
         clockBegan: run.clockBegan,
@@ -64,18 +66,21 @@ export function traceTracker(
       encode = spanEncoder({ 'service.name': 'rollcall', ...target.resource });
     },
     trace: async (trajectories, signal) => {
-      const body = encode(trajectories.flatMap((scored) => trajectorySpans(scored, context)));
+      const spans = trajectories.flatMap((scored) => trajectorySpans(scored, context));
+      const body = encode(spans);
       const headers = { 'content-type': 'application/x-protobuf', ...(await target.headers()) };
       await request(target.url, { headers, body, signal });
+      await target.sent?.([...new Set(spans.map(({ traceId }) => traceId))], signal);
     },
+    close: async (_, signal) => target.close?.(signal),
   };
 }
 
-/** One key per run, kept with it: a resumed or exported run makes the ids that it made before. */
-async function traceKey({ memory }: TrackedRun): Promise<string> {
-  const known = (await memory.read('traces'))?.['run'];
+/** Kept with the run: a resumed or exported run makes the ids that it made before in that place. */
+async function traceKey({ memory }: TrackedRun, place: string): Promise<string> {
+  const known = (await memory.read(`traces ${place}`))?.['key'];
   if (known !== undefined) return known;
-  const run = randomBytes(16).toString('hex');
-  await memory.write('traces', { run });
-  return run;
+  const key = randomBytes(16).toString('hex');
+  await memory.write(`traces ${place}`, { key });
+  return key;
 }
