@@ -18,7 +18,7 @@ const VIEWS: [name: string, hash: string, options?: { dark?: boolean; phone?: bo
   ['overview-one', `#/overview?runs=${first}`, { dark: true }],
   ['step', `#/step?${place}`],
   ['trajectory', `#/trajectory?${place}&position=9&colour=advantage`, { hover: '#token-70' }],
-  ['trajectory-dark', `#/trajectory?${place}&position=9&colour=log-prob`, { dark: true, hover: '#token-75' }],
+  ['trajectory-dark', `#/trajectory?${place}&position=9&colour=log-prob`, { dark: true, hover: '#token-68' }],
   ['compare', `#/compare?left=${first}:3:4&right=${first}:3:0`],
   ['timeline', `#/timeline?${place}`],
   ['failures', `#/failures?run=${first}`],

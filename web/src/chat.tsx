@@ -1,3 +1,4 @@
+import { memo } from 'react';
 import type { Content, Message, ToolCall, Turn } from '../../src/types.ts';
 import type { StoredTrajectory } from '../../src/watch/trajectory-store.ts';
 import { api } from './data.ts';
@@ -12,7 +13,7 @@ interface ChatProps {
 }
 
 /** A trajectory's messages as a chat; beside each reply what its turn did. */
-export function Chat({ run, trajectory, current, onFork }: ChatProps) {
+export const Chat = memo(function Chat({ run, trajectory, current, onFork }: ChatProps) {
   const { messages, turns } = trajectory;
   const numbers = turnNumbers(trajectory);
   return (
@@ -43,7 +44,7 @@ export function Chat({ run, trajectory, current, onFork }: ChatProps) {
       })}
     </ol>
   );
-}
+});
 
 function Body({ run, message, turn }: { run: string; message: Message; turn: Turn | undefined }) {
   const calls = message.role === 'assistant' ? (message.toolCalls ?? []) : [];

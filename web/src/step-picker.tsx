@@ -1,7 +1,10 @@
+import { memo } from 'react';
 import type { MetricsView } from '../../src/watch/dashboard/api.ts';
 import { api, useApi } from './data.ts';
 import { useKeys } from './keys.ts';
 import { change } from './route.ts';
+
+const NONE: readonly number[] = [];
 
 /** Steps of a run with trajectories on disk; the one in the address, or the newest. */
 export function useSteps(
@@ -9,11 +12,14 @@ export function useSteps(
   wanted: number | undefined,
 ): { steps: readonly number[]; step: number | undefined } {
   const { data } = useApi<MetricsView>(api.metrics(run));
-  const steps = data?.recorded ?? [];
+  const steps = data?.recorded ?? NONE;
   return { steps, step: wanted ?? steps.at(-1) };
 }
 
-export function StepPicker({
+/** Up to so many steps can be chosen from a list; more are typed. */
+const LISTED = 200;
+
+export const StepPicker = memo(function StepPicker({
   steps,
   step,
   keys = true,
@@ -39,9 +45,26 @@ export function StepPicker({
       >
         ←
       </button>
-      <label>
-        Step{' '}
-        <select value={step} onChange={(event) => change({ step: event.target.value, position: undefined })}>
+      <span>Step</span>
+      {steps.length > LISTED ? (
+        <input
+          type="number"
+          aria-label="Step"
+          key={step}
+          defaultValue={step}
+          min={steps[0]}
+          max={steps.at(-1)}
+          onChange={(event) => {
+            if (steps.includes(Number(event.target.value)))
+              change({ step: event.target.value, position: undefined });
+          }}
+        />
+      ) : (
+        <select
+          aria-label="Step"
+          value={step}
+          onChange={(event) => change({ step: event.target.value, position: undefined })}
+        >
           {!steps.includes(step) && <option value={step}>{step}</option>}
           {steps.map((one) => (
             <option key={one} value={one}>
@@ -49,7 +72,7 @@ export function StepPicker({
             </option>
           ))}
         </select>
-      </label>
+      )}
       <button
         type="button"
         onClick={() => move(1)}
@@ -61,7 +84,7 @@ export function StepPicker({
       </button>
     </span>
   );
-}
+});
 
 export function Notice({ error, what }: { readonly error: string | undefined; readonly what: string }) {
   return error === undefined ? (

@@ -7,10 +7,10 @@ export type Colouring = (typeof COLOURINGS)[number];
 
 const EXPLAINED: Readonly<Record<Colouring, string>> = {
   role: 'green: sampled and trained; yellow: sampled, not trained; plain: context',
-  'log-prob': 'the darker, the less likely the token was when it was sampled',
+  'log-prob': 'the stronger, the less likely the token was when it was sampled',
   advantage: 'green: made more likely; red: made less likely',
-  entropy: 'the darker, the less certain the policy was',
-  difference: 'the darker, the more the trainer’s log-prob differs from the engine’s',
+  entropy: 'the stronger, the less certain the policy was',
+  difference: 'the stronger, the more the trainer’s log-prob differs from the engine’s',
   version: 'a colour for each version of the weights that sampled',
 };
 
@@ -144,7 +144,7 @@ function coloursOf(tokens: TokenColumns, colouring: Colouring): (string | undefi
         tokens.trained[at] ? mix('good', 0.55) : tokens.sampled[at] ? mix('warn', 0.55) : undefined,
       );
     case 'log-prob':
-      // Five nats (p = 0.7 %) is the darkest, in every trajectory: strips can be compared.
+      // Five nats (p = 0.7 %) is the strongest, in every trajectory: strips can be compared.
       return sampledOnly(tokens.rolloutLogprobs).map((value) =>
         value === null ? undefined : mix('orange', Math.min(1, -value / 5)),
       );

@@ -167,7 +167,7 @@ export function Facts({ view: { row, trajectory } }: { readonly view: Trajectory
         {row.message && `: ${row.message}`}
       </span>
       <span>
-        <b>{row.turns}</b> turns
+        <b>{row.turns}</b> turn{row.turns === 1 ? '' : 's'}
       </span>
       <span>
         <b>{row.tokens}</b> tokens, <b>{row.sampledTokens}</b> sampled

@@ -1,9 +1,12 @@
 /** The page: shipped in the package; in a clone, Vite builds it when it is first needed or its sources changed. */
+import { execFile } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { ConfigError } from '../../errors.ts';
 
 /** Each file by its path in the page; whatever is not here does not exist. */
@@ -15,6 +18,8 @@ const TYPES: Readonly<Record<string, string>> = {
   css: 'text/css; charset=utf-8',
   svg: 'image/svg+xml',
 };
+
+const BUILD_TIMEOUT_MS = 120_000;
 
 export async function loadPage(say: (line: string) => void = () => {}): Promise<Page> {
   const root = packageRoot();
@@ -43,18 +48,10 @@ async function buildIfChanged(sources: string, built: string, say: (line: string
   const known = await readFile(stamp, 'utf8').catch(() => '');
   if (known === hash) return;
   say('Building the page (once).');
-  const { build } = await import('vite').catch(() => {
-    throw new ConfigError("the dashboard's page is not built and Vite is not installed; run npm install");
-  });
   // Beside, and renamed: two processes may build at once, and a third may be reading.
   const beside = `${built}.${randomBytes(4).toString('hex')}.partial`;
   try {
-    await build({
-      root: sources,
-      configFile: join(sources, 'vite.config.ts'),
-      logLevel: 'error',
-      build: { outDir: beside, emptyOutDir: true },
-    });
+    await runVite(sources, beside);
     await writeFile(join(beside, 'sources.sha256'), hash);
     await rm(built, { recursive: true, force: true });
     await rename(beside, built);
@@ -62,6 +59,25 @@ async function buildIfChanged(sources: string, built: string, say: (line: string
     if ((await readFile(stamp, 'utf8').catch(() => '')) !== hash) throw error; // else another process was faster
   } finally {
     await rm(beside, { recursive: true, force: true });
+  }
+}
+
+/** In a process of its own: a bundler is larger than this server. */
+async function runVite(sources: string, out: string): Promise<void> {
+  let vite: string;
+  try {
+    vite = join(dirname(createRequire(import.meta.url).resolve('vite/package.json')), 'bin', 'vite.js');
+  } catch {
+    throw new ConfigError("the dashboard's page is not built and Vite is not installed; run npm install");
+  }
+  const flags = ['build', sources, '--outDir', out, '--emptyOutDir', '--logLevel', 'error'];
+  try {
+    await promisify(execFile)(process.execPath, [vite, ...flags], {
+      timeout: BUILD_TIMEOUT_MS,
+      env: { ...process.env, NODE_ENV: 'production' }, // tests set another, and get React's slow build
+    });
+  } catch (error) {
+    throw new ConfigError(`the dashboard's page cannot be built: ${(error as Error).message}`);
   }
 }
 
