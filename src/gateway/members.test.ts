@@ -1,0 +1,150 @@
+import { expect, test } from 'vitest';
+import { scriptedEngine } from '../../testing/scripted-engine.ts';
+import { virtualClock } from '../../testing/virtual-clock.ts';
+import { EngineError } from '../errors.ts';
+import type { GenerateRequest, InferenceServer } from '../inference/server.ts';
+import { gateway } from './gateway.ts';
+import { createMember } from './member.ts';
+import { route } from './route.ts';
+
+const tokenizer = {
+  encode: (text: string) => Int32Array.from(text, (character) => character.charCodeAt(0)),
+  decode: (ids: Int32Array) => String.fromCharCode(...ids),
+};
+const request = (trajectory: string): GenerateRequest => ({
+  id: `${trajectory}/1/`,
+  trajectory,
+  prompt: tokenizer.encode('hello'),
+  sampling: {
+    temperature: 1,
+    topP: 1,
+    topK: -1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    maxTokens: 10,
+    stopIds: [0],
+    stopStrings: [],
+    seed: 7,
+  },
+});
+const WEIGHTS = (version: number) => ({ kind: 'disk', version, path: `/weights/${version}` }) as const;
+
+/** A scripted server that can be switched off and started anew, as a process is. */
+function mortal() {
+  const engine = scriptedEngine({ tokenizer, reply: () => 'ok' });
+  let alive = true;
+  const updates: number[] = [];
+  const server: InferenceServer = {
+    ...engine,
+    ready: async () => alive,
+    generate: (given) => (alive ? engine.generate(given) : Promise.reject(new EngineError('ECONNREFUSED'))),
+    update: async (weights) => {
+      if (!alive) throw new EngineError('ECONNREFUSED');
+      updates.push(weights.version);
+      await engine.update(weights);
+    },
+  };
+  return {
+    server,
+    engine,
+    updates,
+    kill: () => {
+      alive = false;
+    },
+    restart: () => {
+      alive = true;
+      void engine.update(WEIGHTS(0));
+    },
+  };
+}
+
+test('a server that is gone gets nothing until it is back with the newest weights', async () => {
+  const [first, second] = [mortal(), mortal()];
+  const log: string[] = [];
+  const front = gateway([first.server, second.server], {
+    clock: virtualClock(),
+    log: (line) => log.push(line),
+  });
+  await front.update(WEIGHTS(1));
+  second.kill();
+  for (const name of ['a', 'b', 'c', 'd']) await front.generate(request(name));
+  await front.update(WEIGHTS(2));
+  expect(first.updates).toEqual([1, 2]);
+  expect(second.updates).toEqual([1]);
+  second.restart();
+  const before = second.engine.requests.length;
+  for (const name of ['e', 'f']) await front.generate(request(name));
+  expect(second.engine.requests.length).toBe(before); // it has version 0
+  await front.update(WEIGHTS(3));
+  expect(second.updates).toEqual([1, 3]);
+  expect(front.status().map(({ down, version, inFlight }) => [down, version, inFlight])).toEqual([
+    [undefined, 3, 0],
+    [undefined, 3, 0],
+  ]);
+});
+
+test('a server started anew between two requests is found by the version of its reply', async () => {
+  const [first, second] = [mortal(), mortal()];
+  const front = gateway([first.server, second.server], { clock: virtualClock(), tries: 3 });
+  await front.update(WEIGHTS(5));
+  first.kill();
+  first.restart();
+  const replies = await Promise.all(['a', 'b', 'c'].map((name) => front.generate(request(name))));
+  for (const { versions } of replies) expect(versions).toEqual([{ from: 0, version: 5 }]);
+  expect(front.status()[0]!.down).toContain('answered with version 0 of the weights; it was sent 5');
+});
+
+test('when no server takes the weights the run stops with every reason', async () => {
+  const only = mortal();
+  const front = gateway([only.server], { clock: virtualClock() });
+  only.kill();
+  await expect(front.update(WEIGHTS(1))).rejects.toThrow(/no server took version 1.*server 0: ECONNREFUSED/);
+});
+
+test('servers are added with the newest weights, and removed when their last request has ended', async () => {
+  const [first, second] = [mortal(), mortal()];
+  const front = gateway([first.server], { clock: virtualClock() });
+  await front.update(WEIGHTS(4));
+  await front.add(second.server);
+  expect(second.updates).toEqual([4]);
+  expect(() => front.remove('nobody')).toThrow(/no server nobody; there are server 0, server 1/);
+  front.remove('server 0');
+  await front.generate(request('a'));
+  expect(second.engine.requests).toHaveLength(1);
+  expect(front.status().map(({ name }) => name)).toEqual(['server 1']);
+  expect(() => front.remove('server 1')).toThrow(/last server/);
+});
+
+test('a request that hangs is tried elsewhere after its time', async () => {
+  const clock = virtualClock();
+  const slow = scriptedEngine({ tokenizer, clock, firstTokenMs: 60_000, reply: () => 'ok' });
+  const quick = scriptedEngine({ tokenizer, clock, reply: () => 'ok' });
+  const front = gateway([slow, quick], { clock, secondsPerRequest: 5 });
+  expect((await front.generate(request('a'))).finish).toBe('stop');
+  expect(clock.now()).toBe(5250);
+  expect(quick.requests).toHaveLength(1);
+});
+
+test('stickiness holds up to the margin, and stable placement moves only what its server held', () => {
+  const members = [0, 1, 2].map((place) => createMember(mortal().server, place));
+  const [home] = members;
+  const rules = { imbalance: 4, placement: 'least-busy' } as const;
+  home!.inFlight = 3;
+  expect(route(members, { trajectory: 'a', home, failed: [] }, rules)).toBe(home);
+  home!.inFlight = 4;
+  expect(route(members, { trajectory: 'a', home, failed: [] }, rules)).toBe(members[1]);
+  const stable = { imbalance: Number.POSITIVE_INFINITY, placement: 'stable' } as const;
+  const names = Array.from({ length: 300 }, (_, at) => `trajectory-${at}`);
+  const place = () =>
+    names.map((trajectory) => route(members, { trajectory, home: undefined, failed: [] }, stable));
+  const before = place();
+  for (const member of members) {
+    expect(before.filter((one) => one === member).length).toBeGreaterThan(60);
+  }
+  members[2]!.down = 'gone';
+  place().forEach((member, at) => {
+    if (before[at] !== members[2]) expect(member).toBe(before[at]);
+  });
+});
