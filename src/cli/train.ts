@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { ConfigError } from '../errors.ts';
+import { realClock } from '../lib/clock.ts';
 import { assembleRun } from '../options/assemble.ts';
 import { parseOverrides } from '../options/overrides.ts';
 import { type ResolvedRun, resolveRun } from '../options/resolve-run.ts';
@@ -7,6 +8,7 @@ import { OPTIONS, type TrainOptions } from '../options.ts';
 import type { Task } from '../types.ts';
 import { driveTraining } from './drive.ts';
 import { splitWords } from './options.ts';
+import { createDisplay, type ProgressDisplay } from './progress.ts';
 import { loadRunFile } from './run-file.ts';
 
 interface TrainFlags {
@@ -67,14 +69,21 @@ async function trainDescribed(
     warn: console.error,
   });
   try {
-    await drive(withFlags(options, flags));
+    await drive(withFlags(options, flags), { steps: resolved.options.loggers.includes('console') });
   } finally {
     await close();
   }
 }
 
-async function drive<T extends Task>(options: TrainOptions<T>): Promise<void> {
-  const finished = await driveTraining(options);
+/** Without `console` among the loggers only what needs attention is printed. */
+async function drive<T extends Task>(options: TrainOptions<T>, { steps } = { steps: true }): Promise<void> {
+  const display = createDisplay({ stream: process.stderr, now: realClock().now });
+  const quiet: ProgressDisplay = {
+    ...display,
+    progress: () => {},
+    step: ({ notices }) => notices.forEach(display.say),
+  };
+  const finished = await driveTraining(options, { display: steps ? display : quiet });
   if (finished) console.error(`Done. Look at it with: rollcall show ${options.runDir}`);
 }
 

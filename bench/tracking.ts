@@ -1,0 +1,109 @@
+/**
+ * What tracking costs a rollout: `npm run bench:tracking`. 256 trajectories at once on a scripted engine, whose replies
+ * take a fixed time; with every tracker on (event files, MLflow, W&B, traces with text, to stand-ins in another thread)
+ * against none, interleaved. The last line is JSON.
+ */
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { agent, mlflow, mlflowTraces, reward, rollout, type Tracker, tensorboard, wandb } from 'rollcall';
+import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { startWorker } from '../src/lib/worker.ts';
+import type { Scored } from '../src/types.ts';
+import { trackerMemory } from '../src/watch/trackers/memory.ts';
+import { startTracking } from '../src/watch/trackers/tracking.ts';
+
+const TRAJECTORIES = 256;
+const ROUNDS = Number(process.argv[2] ?? 6);
+const METRICS = Object.fromEntries(Array.from({ length: 100 }, (_, at) => [`group/metric_${at}`, at / 7]));
+
+const folder = mkdtempSync(join(tmpdir(), 'rollcall-bench-tracking-'));
+const servers = startWorker('./tracking-worker', import.meta.url);
+const urls = await new Promise<{ mlflow: string; wandb: string }>((resolve) =>
+  servers.once('message', resolve),
+);
+const environment = { MLFLOW_TRACKING_URI: urls.mlflow, WANDB_API_KEY: 'key', WANDB_BASE_URL: urls.wandb };
+const names = { project: 'p', experiment: 'e', environment };
+const trackers: Tracker[] = [
+  tensorboard({ directory: folder }),
+  mlflow(names),
+  mlflowTraces({ ...names, text: true }),
+  wandb(names),
+];
+const { tokenizer, format } = byteModel();
+// Five turns of some fifty tokens each, at the pace of a small model on a busy server.
+const server = scriptedEngine({
+  tokenizer,
+  reply: ({ turn, random }) => `turn ${turn}: ${'x'.repeat(20 + random.integer(40))}`,
+  firstTokenMs: 60,
+  tokenMs: 2,
+});
+const tracking = startTracking(trackers, {
+  directory: folder,
+  options: {},
+  resumedAt: undefined,
+  clockBegan: Date.now(),
+  decode: (ids) => format.decode(ids),
+  memory: trackerMemory(folder),
+});
+
+const taken = { off: [] as number[], on: [] as number[] };
+const times = { off: [] as number[], on: [] as number[] };
+let last: Scored[] = [];
+for (let round = 0; round <= 2 * ROUNDS; round++) {
+  const mode = round % 2 === 0 ? 'off' : 'on';
+  // What a step leaves to its trackers is sent while the next one rolls out.
+  if (mode === 'on') {
+    tracking.log({ step: round, seconds: round, time: Date.now(), metrics: METRICS });
+    tracking.trace(last);
+  }
+  const began = performance.now();
+  const groups = await oneRollout(round + 1);
+  if (round > 0) {
+    taken[mode].push(performance.now() - began);
+    times[mode].push(
+      ...groups.flatMap(({ attempts }) =>
+        attempts.map(({ trajectory: { spans } }) => spans.at(-1)!.end - spans[0]!.start),
+      ),
+    );
+  }
+  last = groups.flatMap(({ attempts }) => attempts);
+  await new Promise((resolve) => setTimeout(resolve, 500)); // the queue is empty before the next round
+}
+await tracking.close('finished');
+await servers.terminate();
+const quantile = (values: readonly number[], share: number) =>
+  [...values].sort((a, b) => a - b)[Math.floor(share * (values.length - 1))]!;
+const ratio = (share: number) => quantile(times.off, share) / quantile(times.on, share);
+const result = {
+  trajectories: TRAJECTORIES,
+  rounds: ROUNDS,
+  millisecondsOff: Math.round(quantile(taken.off, 0.5)),
+  millisecondsOn: Math.round(quantile(taken.on, 0.5)),
+  throughputOnToOff: Number((quantile(taken.off, 0.5) / quantile(taken.on, 0.5)).toFixed(3)),
+  p50OffToOn: Number(ratio(0.5).toFixed(3)),
+  p99OffToOn: Number(ratio(0.99).toFixed(3)),
+  trouble: tracking.takeNotices(),
+};
+console.log(JSON.stringify(result));
+
+function oneRollout(step: number) {
+  return rollout({
+    tasks: Array.from({ length: TRAJECTORIES / 8 }, (_, index) => ({ index, task: { index } })),
+    attempts: 8,
+    step,
+    seed: 1,
+    agent: agent(async ({ model }) => {
+      const chat = model.chat();
+      for (let turn = 0; turn < 5; turn++) {
+        chat.user(`Go on (${turn}).`);
+        await chat.sample();
+      }
+    }),
+    rewards: [reward('length', ({ trajectory }) => trajectory.text.length)],
+    server,
+    format,
+    concurrency: TRAJECTORIES,
+    limits: { turns: 8, tokensPerTrajectory: 2048 },
+  });
+}
