@@ -15,6 +15,7 @@ import type { Metrics } from '../types.ts';
  *   checkpoints/global_step_N/      weights, optimizer, state.json; written beside and renamed
  *   checkpoints/latest              the name of the newest complete one
  *   summary.json                    how the run ended
+ *   trackers.json                   where the run is in each tracker (trackers/memory.ts)
  *   set-aside/                      batches with a number that was not finite, for `rollcall replay`
  *   discarded/                      what lay past the checkpoint when the run was resumed
  *
