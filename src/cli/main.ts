@@ -23,6 +23,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   questions: async () => (await import('./questions.ts')).registerQuestions,
   score: async () => (await import('./score.ts')).registerScore,
   serve: async () => (await import('./serve.ts')).registerServe,
+  servers: async () => (await import('./servers.ts')).registerServers,
   sft: async () => (await import('./sft.ts')).registerSft,
   show: async () => (await import('./show.ts')).registerShow,
   tools: async () => (await import('./tools.ts')).registerTools,

@@ -141,11 +141,11 @@ export const PYTHON: readonly Attempt[] = [
   reach('signals the host process', `import os\nos.kill(PID, 0)\nprint('REACHED')`),
   reach(
     'asks a server over TCP',
-    `import socket\nsocket.create_connection(('127.0.0.1', PORT), 1)\nprint('REACHED')`,
+    `import socket\nsocket.create_connection(('127.0.0.1', PORT), 10)\nprint('REACHED')`,
   ),
   reach(
     'asks a server over HTTP',
-    `import urllib.request\nprint('REACHED' if urllib.request.urlopen('http://127.0.0.1:PORT', timeout=1).read() == b'hello' else '')`,
+    `import urllib.request\nprint('REACHED' if urllib.request.urlopen('http://127.0.0.1:PORT', timeout=10).read() == b'hello' else '')`,
   ),
   reach(
     'asks a server over a socket in the file system',
