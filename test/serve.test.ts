@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -203,4 +204,23 @@ test('OpenAI clients chat, whole and streamed alike', async () => {
   expect(parts.map((part) => part.delta.content ?? '').join('')).toBe(choice.message.content);
   const tool = { role: 'tool', tool_call_id: 'nobody', content: '1' };
   expect((await post('/v1/chat/completions', { messages: [...messages, tool] })).status).toBe(400);
+});
+
+test('rollcall servers shows how servers stand, and says which is gone', async () => {
+  const child = spawn(process.execPath, [rollcall, 'servers', served.url, 'http://127.0.0.1:1', '--json']);
+  let out = '';
+  for await (const text of child.stdout) out += text;
+  const [here, gone] = out
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  expect(here).toMatchObject({
+    url: served.url,
+    state: 'ready',
+    model,
+    context: 2048,
+    version: '0',
+    running: 0,
+  });
+  expect(gone).toMatchObject({ state: 'gone', error: expect.stringContaining('ECONNREFUSED') });
 });

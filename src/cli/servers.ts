@@ -1,0 +1,111 @@
+import type { Command } from 'commander';
+import { HttpClient } from '../inference/http.ts';
+import { SglangServer } from '../inference/sglang.ts';
+import { VllmServer } from '../inference/vllm.ts';
+
+interface ServersFlags {
+  readonly engine: 'sglang' | 'vllm';
+  readonly json?: boolean;
+}
+
+interface Row {
+  readonly url: string;
+  readonly state: 'ready' | 'gone';
+  readonly model?: string;
+  readonly context?: number;
+  readonly version?: string;
+  readonly running?: number;
+  readonly waiting?: number;
+  readonly cacheUse?: number;
+  readonly cacheHits?: number;
+  readonly error?: string;
+}
+
+export function registerServers(program: Command): void {
+  program
+    .command('servers')
+    .description('show how inference servers stand: load, cache, version')
+    .argument('<url...>', 'such as http://127.0.0.1:30000')
+    .option('--engine <name>', 'sglang (also for rollcall serve) or vllm', 'sglang')
+    .option('--json', 'one JSON object a server')
+    .action(show);
+}
+
+async function show(urls: readonly string[], { engine, json }: ServersFlags): Promise<void> {
+  const rows = await Promise.all(urls.map((url) => look(url, engine)));
+  for (const row of rows) console.log(json ? JSON.stringify(row) : describe(row));
+  if (rows.some(({ state }) => state === 'gone')) process.exitCode = 1;
+}
+
+async function look(url: string, engine: ServersFlags['engine']): Promise<Row> {
+  const options = { url, timeoutMs: 5000, connectMs: 2000 };
+  const server = engine === 'vllm' ? new VllmServer(options) : new SglangServer(options);
+  const http = new HttpClient(url, options);
+  try {
+    const { model, contextTokens: context } = await server.info();
+    const more = engine === 'vllm' ? await vllmLoad(http) : await sglangLoad(http);
+    return { url, state: 'ready', model, context, ...more };
+  } catch (error) {
+    return { url, state: 'gone', error: (error as Error).message };
+  } finally {
+    await Promise.all([server.close(), http.close()]);
+  }
+}
+
+async function sglangLoad(http: HttpClient): Promise<Partial<Row>> {
+  const { weight_version } = await optional<{ weight_version?: string }>(http, '/model_info');
+  const { loads } = await optional<{ loads?: readonly Record<string, number>[] }>(http, '/v1/loads');
+  const sum = (name: string) => loads?.reduce((total, load) => total + (load[name] ?? 0), 0);
+  const mean = (name: string) => (loads?.[0]?.[name] === undefined ? undefined : sum(name)! / loads.length);
+  return present({
+    version: weight_version,
+    running: sum('num_running_reqs'),
+    waiting: sum('num_waiting_reqs'),
+    cacheUse: mean('token_usage'),
+    cacheHits: mean('cache_hit_rate'),
+  });
+}
+
+async function vllmLoad(http: HttpClient): Promise<Partial<Row>> {
+  const { weight_version } = await optional<{ weight_version?: string }>(http, '/weight_info');
+  const { status, text } = await http.call('/metrics', { method: 'GET' });
+  const metric = (name: string) => {
+    const value = new RegExp(`^vllm:${name}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(text)?.[1];
+    return status === 200 && value !== undefined ? Number(value) : undefined;
+  };
+  return present({
+    version: weight_version,
+    running: metric('num_requests_running'),
+    waiting: metric('num_requests_waiting'),
+    cacheUse: metric('kv_cache_usage_perc'),
+  });
+}
+
+async function optional<R extends object>(http: HttpClient, path: string): Promise<Partial<R>> {
+  const { status, text } = await http.call(path, { method: 'GET' });
+  return status === 200 ? http.parse<R>(path, text) : {};
+}
+
+const present = (row: { readonly [K in keyof Row]?: Row[K] | undefined }): Partial<Row> =>
+  Object.fromEntries(Object.entries(row).filter(([, value]) => value != null));
+
+function describe({
+  url,
+  state,
+  error,
+  model,
+  context,
+  version,
+  running,
+  waiting,
+  cacheUse,
+  cacheHits,
+}: Row): string {
+  if (state === 'gone') return `${url}  gone: ${error}`;
+  const percent = (share: number | undefined) =>
+    share === undefined ? '?' : `${(100 * share).toFixed(0)} %`;
+  return (
+    `${url}  ${model}  context ${context}  version ${version ?? '?'}  running ${running ?? '?'}  ` +
+    `waiting ${waiting ?? '?'}  cache ${percent(cacheUse)} used, ${percent(cacheHits)} hits`
+  );
+}

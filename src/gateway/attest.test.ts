@@ -1,0 +1,66 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { createRandom } from '../lib/random.ts';
+import { Attestor } from './attest.ts';
+
+const TOKENS = 120;
+
+/** Log-probs of a trainer that moves a little each step, and of servers with noise. */
+function simulate(seed: number, drift: number, noise: number) {
+  const source = createRandom(seed);
+  const random = () => source.next();
+  const normal = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+  let trainer = Float32Array.from({ length: TOKENS }, () => -3 + normal());
+  return {
+    now: () => trainer,
+    step: () => {
+      trainer = trainer.map((value) => value + drift * normal());
+    },
+    seen: (by: Float32Array) => by.map((value) => value + noise * normal()),
+  };
+}
+
+test('a server that ignores updates is found within 5 syncs, and a true one never fails', () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 1e6 }), fc.constantFrom(0.01, 0.02, 0.1), (seed, drift) => {
+      const { now, step, seen } = simulate(seed, drift, 0.02);
+      const attestor = new Attestor([]);
+      const first = now();
+      attestor.judge('true', seen(first), first);
+      attestor.judge('stale', seen(first), first);
+      let found = false;
+      for (let sync = 1; sync <= 5; sync++) {
+        step();
+        expect(attestor.judge('true', seen(now()), now()).state).not.toBe('failed');
+        const { state } = attestor.judge('stale', seen(first), now());
+        expect(state).not.toBe('proved');
+        found ||= state === 'failed';
+      }
+      expect(found).toBe(true);
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test('without noise one sync decides either way, however small the step', () => {
+  const { now, step } = simulate(3, 1e-3, 0);
+  const attestor = new Attestor([]);
+  const first = now();
+  for (const name of ['true', 'stale']) attestor.judge(name, first, first);
+  step();
+  expect(attestor.judge('true', now(), now()).state).toBe('proved');
+  expect(attestor.judge('stale', first, now()).state).toBe('failed');
+});
+
+test('weights that did not move prove nothing, and another model is seen at once', () => {
+  const { now, seen } = simulate(4, 0, 0.02);
+  const attestor = new Attestor([]);
+  for (let sync = 0; sync < 4; sync++) {
+    expect(attestor.judge('a', seen(now()), now()).state).toBe('unproven');
+  }
+  const other = now().map((value) => value - 2);
+  expect(attestor.judge('b', other, now())).toMatchObject({
+    state: 'failed',
+    why: expect.stringContaining('2.00 off'),
+  });
+});
