@@ -150,12 +150,14 @@ describe.skipIf(!CHROMIUM)(where, () => {
     expect(await main().getByText('attempted in 3 steps').count()).toBe(1);
   }, 40_000);
 
-  test('the timeline has a lane per trajectory, failures lead to the trajectory they are of', async () => {
+  test('the timeline has a lane per trajectory and per server; failures lead to the trajectory they are of', async () => {
     await open('timeline?run=sums&step=2');
     const lanes = page.getByRole('list', { name: 'Trajectories' }).getByRole('listitem');
     await lanes.first().waitFor();
     expect(await lanes.count()).toBe((await linesOf(2)).length);
     expect(await lanes.first().locator('[title^="generating"]').count()).toBeGreaterThan(0);
+
+    await page.getByRole('img', { name: /^server 0: at most \d+ at once$/ }).waitFor();
 
     await open('failures?run=sums');
     await page.getByRole('button', { name: 'failed tool runs' }).click();

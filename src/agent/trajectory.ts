@@ -228,6 +228,7 @@ class Life<T> {
     this.#cutBy[turn - 1] = room < Math.min(left, limits.tokensPerReply) ? 'context' : 'tokens';
     const { trained: _, maxTokens = limits.tokensPerReply, ...sampling } = options;
     const start = clock.now();
+    let attributes: Span['attributes'];
     const cancelTimer = clock.timer(limits.secondsPerReply * 1000, () =>
       this.#finish({ kind: 'truncated', why: 'time' }),
     );
@@ -248,13 +249,19 @@ class Life<T> {
       };
       const result = await generateWhole(server, request, clock);
       this.#usedTokens += observationTokens + result.ids.length;
+      attributes = {
+        promptTokens: result.promptTokens,
+        ...(result.server === undefined ? {} : { server: result.server }),
+        ...(result.cachedTokens === undefined ? {} : { cachedTokens: result.cachedTokens }),
+      };
       return result;
     } catch (error) {
       this.#controller.signal.throwIfAborted();
       return this.#stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
     } finally {
       cancelTimer();
-      this.#spans.push({ kind: 'generate', name: 'generate', turn, start, end: clock.now() });
+      const span: Span = { kind: 'generate', name: 'generate', turn, start, end: clock.now() };
+      this.#spans.push(attributes ? { ...span, attributes } : span);
     }
   }
 

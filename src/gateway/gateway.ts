@@ -85,7 +85,7 @@ export class Gateway implements InferenceServer {
         const reply = await this.#ask(member, request);
         this.#checkVersion(member, reply, sent);
         countReply(member, reply);
-        return reply;
+        return { ...reply, server: member.name };
       } catch (error) {
         request.signal?.throwIfAborted();
         if (error instanceof ConfigError) throw error; // wrong everywhere

@@ -52,6 +52,8 @@ export interface GenerateResult {
   readonly versions: readonly VersionSpan[];
   readonly promptTokens: number;
   readonly cachedTokens?: number;
+  /** Which server answered; a gateway says so. */
+  readonly server?: string;
   /** NaN for the first token, which nothing predicts. */
   readonly promptLogprobs?: Float32Array;
 }

@@ -96,7 +96,7 @@ export function Timeline({ run }: ViewProps) {
             {servers.map((server) => (
               <AtOnce
                 key={server}
-                name={`server ${server}`}
+                name={server.replace(/^https?:\/\//, '')}
                 lanes={ofServer(lanes, server)}
                 from={from}
                 to={to}
@@ -150,12 +150,19 @@ function AtOnce({
   to: number;
 }) {
   const { paths, most } = useMemo(() => stacked(lanes, from, to), [lanes, from, to]);
+  const hits = useMemo(() => cacheHits(lanes), [lanes]);
   return (
     <div className="lane at-once">
       <span className="lane-name">
         {name}
         <br />
         <span className="quiet">at most {most} at once</span>
+        {hits !== undefined && (
+          <>
+            <br />
+            <span className="quiet">cache hits {hits} %</span>
+          </>
+        )}
       </span>
       <svg
         className="lane-track"
@@ -170,6 +177,14 @@ function AtOnce({
       </svg>
     </div>
   );
+}
+
+/** Share of prompt tokens that a server had kept, in percent; undefined where none says. */
+function cacheHits(lanes: readonly TimelineLane[]): number | undefined {
+  const told = lanes.flatMap(({ spans }) => spans.filter(({ cachedTokens }) => cachedTokens !== undefined));
+  const prompt = told.reduce((sum, { promptTokens }) => sum + (promptTokens ?? 0), 0);
+  const cached = told.reduce((sum, { cachedTokens }) => sum + cachedTokens!, 0);
+  return prompt === 0 ? undefined : Math.round((100 * cached) / prompt);
 }
 
 function stacked(lanes: readonly TimelineLane[], from: number, to: number) {

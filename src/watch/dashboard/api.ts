@@ -108,6 +108,8 @@ export interface TimelineLane {
     readonly end: number;
     readonly problem?: string;
     readonly server?: string;
+    readonly promptTokens?: number;
+    readonly cachedTokens?: number;
   }[];
 }
 

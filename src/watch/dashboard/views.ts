@@ -116,6 +116,8 @@ export async function timelineView(directory: string, index: StepIndex): Promise
         end: Math.round(end * 100) / 100,
         ...(typeof attributes?.problem === 'string' && { problem: attributes.problem }),
         ...(typeof attributes?.server === 'string' && { server: attributes.server }),
+        ...(typeof attributes?.promptTokens === 'number' && { promptTokens: attributes.promptTokens }),
+        ...(typeof attributes?.cachedTokens === 'number' && { cachedTokens: attributes.cachedTokens }),
       })),
     });
   }
