@@ -51,7 +51,7 @@ const context = {
   experiment: 'first',
   model: 'tiny',
   clockBegan: 1000,
-  decode: (ids: Int32Array) => `<${[...ids].join(' ')}>`,
+  decode: (ids: Int32Array) => [...ids].map((id) => `<${id}>`).join(''),
 };
 
 test('a trajectory is a root and a child per span, each with what happened in it', () => {
@@ -90,12 +90,12 @@ test('a trajectory is a root and a child per span, each with what happened in it
     'gen_ai.usage.input_tokens': 2,
     'gen_ai.usage.output_tokens': 2,
     'rollcall.response_ids': [3, 4],
-    prompt_text: '<1 2>',
-    response_text: '<3 4>',
+    prompt_text: '<1><2>',
+    response_text: '<3><4>',
   });
   expect(second!.attributes).toMatchObject({
     'gen_ai.response.finish_reasons': ['length'],
-    prompt_text: '<1 2 3 4 5 6>',
+    prompt_text: '<1><2><3><4><5><6>',
   });
   // By duration: the quick one is call b.
   expect(quick).toMatchObject({ name: 'execute_tool search', error: 'tool-threw: no such page' });

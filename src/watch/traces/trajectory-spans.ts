@@ -121,9 +121,10 @@ interface Details {
 /** Looks up, in the trajectory's turns, what happened in a span. */
 function detailsOf(trajectory: Trajectory, context: SpanContext): (span: Span) => Details {
   const taken = new Set<ToolRun>();
+  const textOf = context.decode && textReader(trajectory, context.decode);
   return (span) => {
     const turn = trajectory.turns[span.turn - 1];
-    if (span.kind === 'generate' && turn) return generation(trajectory, turn, context);
+    if (span.kind === 'generate' && turn) return generation(trajectory, turn, context.model, textOf);
     if (span.kind === 'tool' && turn) {
       const run = nearestRun(turn, span, taken);
       if (run) {
@@ -140,7 +141,8 @@ function detailsOf(trajectory: Trajectory, context: SpanContext): (span: Span) =
 function generation(
   { segments }: Trajectory,
   { segment: place, start, end, finish }: Turn,
-  { model, decode }: SpanContext,
+  model: string,
+  textOf: ((segment: number, from: number, to: number) => string) | undefined,
 ): Details {
   const ids = segments[place]?.ids ?? new Int32Array(0);
   const response = ids.subarray(start, end);
@@ -155,9 +157,26 @@ function generation(
       'gen_ai.usage.output_tokens': response.length,
       'gen_ai.response.finish_reasons': [finish],
       'rollcall.response_ids': [...response],
-      ...(decode ? tokenTexts(decode(ids.subarray(0, start)), decode(response)) : {}),
+      ...(textOf ? tokenTexts(textOf(place, 0, start), textOf(place, start, end)) : {}),
     },
   };
+}
+
+/**
+ * The text of tokens between two edges of replies, put together from pieces that are each decoded once: every turn's
+ * prompt begins with that of the turn before.
+ */
+function textReader({ segments, turns }: Trajectory, decode: (ids: Int32Array) => string) {
+  const pieces = segments.map(({ ids }, place) => {
+    const edges = turns.filter(({ segment }) => segment === place).flatMap(({ start, end }) => [start, end]);
+    const cuts = [...new Set([0, ...edges])].sort((a, b) => a - b);
+    return cuts.map((from, at) => ({ from, text: decode(ids.subarray(from, cuts[at + 1] ?? ids.length)) }));
+  });
+  return (place: number, start: number, end: number): string =>
+    (pieces[place] ?? [])
+      .filter(({ from }) => from >= start && from < end)
+      .map(({ text }) => text)
+      .join('');
 }
 
 /** `prompt_text` and `response_text` are verl's names; the messages are what a GenAI viewer shows. */
