@@ -128,6 +128,10 @@ static Context *create_context(int threads, uint64_t bytes) {
     free(context);
     return NULL;
   }
+#if defined(MADV_HUGEPAGE)
+  // A step of generation walks tens of megabytes of cache, far more than a table of small pages covers.
+  madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
   context->memory = memory;
   platform->reserved = bytes;
   platform->holders = 1;

@@ -25,7 +25,7 @@ typedef struct {
   int32_t *visible; // positions each row sees
   float *scores;    // [rows][scoreStride]
   float *out;       // [rows][padded]
-  float *logsumexp; // [rows]
+  float *logsumexp; // [rows], or NULL where nobody asks
   float *inverse;   // [rows], 1 / Σ exp
 } AttentionTile;
 
@@ -158,7 +158,13 @@ static void softmax_row(AttentionTile *t, int64_t i) {
   for (; j < t->length; j += LANES) store(scores + j, (vec){0});
   float sum = sum_lanes(sums);
   t->inverse[i] = 1.0f / sum;
-  t->logsumexp[i] = peak + (float)logarithm(sum);
+  if (t->logsumexp) t->logsumexp[i] = peak + (float)logarithm(sum);
+}
+
+static void scale_outputs(AttentionTile *t) {
+  for (int64_t i = 0; i < t->rows; i++)
+    for (int64_t j = 0; j < t->padded; j += LANES)
+      store(t->out + i * t->padded + j, load(t->out + i * t->padded + j) * t->inverse[i]);
 }
 
 static void attend(AttentionTile *t) {
@@ -174,9 +180,7 @@ static void attend(AttentionTile *t) {
     for (; at < t->padded; at += PANEL_PART) valuesOf[count](t, i, at);
     i += count;
   }
-  for (int64_t i = 0; i < t->rows; i++)
-    for (int64_t j = 0; j < t->padded; j += LANES)
-      store(t->out + i * t->padded + j, load(t->out + i * t->padded + j) * t->inverse[i]);
+  scale_outputs(t);
 }
 
 // How many queries make a tile: enough to reuse the keys, few enough that scores stay in the second-level cache.

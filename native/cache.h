@@ -3,12 +3,13 @@
 
 typedef struct {
   int64_t first, count, sequence, position; // tokens first.. of the call are positions position.. of the sequence
+  int64_t head, heads;                      // K/V heads of the tile: one where it has several tokens
 } CacheTile;
 
 typedef struct {
   Context *context;
   int64_t blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens;
-  int64_t heads, group, padded, blockFloats, kStride, vStride, qStride, longest, tileTokens, tileBytes, tiles;
+  int64_t heads, group, padded, blockFloats, kStride, vStride, qStride, longest, tileTokens, tileRows, tileBytes, tiles;
   float scale;
   float *keys, *values, *out;
   const float *k, *v, *q;
@@ -94,44 +95,141 @@ static int32_t op_cacheWrite(Call *call) {
   return 0;
 }
 
+/* The place of a block's keys and values for K/V head 0, of the block that holds `position` of the tile's sequence. */
+INLINE int64_t block_at(const CacheJob *job, const CacheTile *part, int64_t position) {
+  int64_t block = job->table[part->sequence * job->blocksPerSequence + position / job->blockTokens];
+  if (block < 0 || block >= job->blocks) block = 0; // overwritten by this very call
+  return block * job->blockFloats;
+}
+
+static void take_queries(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
+  const int64_t rows = part->heads * job->group;
+  t->rows = part->count * rows;
+  t->length = part->position + part->count;
+  for (int64_t token = 0; token < part->count; token++)
+    for (int64_t h = 0; h < rows; h++) {
+      copy_scaled(t->q + (token * rows + h) * t->padded,
+                  job->q + (part->first + token) * job->qStride + (part->head * job->group + h) * job->headDim,
+                  job->headDim, t->padded, job->scale);
+      t->visible[token * rows + h] = (int32_t)(part->position + token + 1);
+    }
+}
+static void give_outputs(const CacheJob *job, const CacheTile *part, const AttentionTile *t) {
+  const int64_t rows = part->heads * job->group;
+  for (int64_t token = 0; token < part->count; token++)
+    for (int64_t h = 0; h < rows; h++)
+      copy_out(job->out + ((part->first + token) * job->heads + part->head * job->group + h) * job->headDim,
+               t->out + (token * rows + h) * t->padded, job->headDim);
+}
+
+static void attend_prompt(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
+  t->panels = t->runs = 0;
+  for (int64_t position = 0; position < t->length; position += job->blockTokens) {
+    int64_t at = block_at(job, part, position) + part->head * job->blockTokens * job->padded;
+    int64_t count = least(job->blockTokens, t->length - position);
+    for (int64_t slot = 0; slot < count; slot += PANEL)
+      t->panel[t->panels++] = (KeyPanel){job->keys + at + slot * job->headDim, position + slot, 0};
+    t->run[t->runs++] = (ValueRun){job->values + at, count};
+  }
+  attend(t);
+}
+
+// A single token per sequence: memory is what it waits for. Each block is read once from end to end, all heads of it,
+// and a vector of it serves the whole group. The sums are the same chains as `attend`'s.
+
+// Vectors a few rows take at once, so that there are chains enough to hide the latency of one.
+enum { PANEL_LANES = PANEL / LANES };
+enum { ONE_ROW_PANELS = PANEL_LANES >= 4 ? 2 : 4, FEW_ROWS_PANELS = PANEL_LANES >= 4 ? 1 : 2 };
+
+static void decode_scores(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
+  const int64_t group = job->group, most_panels = group == 1 ? ONE_ROW_PANELS : group <= 3 ? FEW_ROWS_PANELS : 1;
+  for (int64_t position = 0; position < t->length;) {
+    const float *keys[MOST_PANELS];
+    int64_t panels = 0;
+    for (; panels < most_panels && position + panels * PANEL < t->length; panels++) {
+      int64_t at = position + panels * PANEL;
+      keys[panels] = job->keys + block_at(job, part, at) + part->head * job->blockTokens * job->padded +
+                     at % job->blockTokens * job->headDim;
+    }
+    for (int64_t head = 0; head < part->heads; head++) {
+      const float *q = t->q + head * group * t->padded;
+      float *to = t->scores + head * group * t->scoreStride + position;
+      if (panels < most_panels || group > 3)
+        for (int64_t panel = 0; panel < panels; panel++)
+          score_panel(keys[panel], t->headDim, group, q, t->padded, to + panel * PANEL, t->scoreStride);
+      else if (group == 1)
+        wide_tile(1, ONE_ROW_PANELS, PANEL_LANES, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
+      else if (group == 2)
+        wide_tile(2, FEW_ROWS_PANELS, PANEL_LANES, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
+      else
+        wide_tile(3, FEW_ROWS_PANELS, PANEL_LANES, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
+      for (int64_t panel = 0; panel < panels; panel++) keys[panel] += job->blockTokens * job->padded;
+    }
+    position += panels * PANEL;
+  }
+}
+
+static void decode_values(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
+  const int64_t group = job->group, padded = t->padded, stride = t->scoreStride;
+  for (int64_t i = 0; i < t->rows * padded; i += LANES) store(t->out + i, (vec){0});
+  for (int64_t position = 0; position < t->length; position += job->blockTokens) {
+    const float *values = job->values + block_at(job, part, position) + part->head * job->blockTokens * padded;
+    const int64_t count = least(job->blockTokens, t->length - position);
+    for (int64_t head = 0; head < part->heads; head++, values += job->blockTokens * padded) {
+      const float *weights = t->scores + head * group * stride + position;
+      float *out = t->out + head * group * padded;
+      int64_t at = 0;
+      if (group == 1)
+        for (; at + 4 * LANES <= padded; at += 4 * LANES)
+          tile(1, 4, count, weights, stride, 1, values + at, padded, out + at, padded, 0);
+      else if (group == 2)
+        for (; at + 4 * LANES <= padded; at += 4 * LANES)
+          tile(2, 4, count, weights, stride, 1, values + at, padded, out + at, padded, 0);
+      else if (group == 3)
+        for (; at + 4 * LANES <= padded; at += 4 * LANES)
+          tile(3, 4, count, weights, stride, 1, values + at, padded, out + at, padded, 0);
+      for (; at < padded; at += PANEL_PART)
+        for (int64_t i = 0, rows; i < group; i += rows) {
+          rows = next_rows(i, group);
+          panelByRow[rows](count, weights + i * stride, stride, values + at, padded, out + i * padded + at, padded, 0);
+        }
+    }
+  }
+}
+
+static void attend_token(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
+  decode_scores(job, part, t);
+  for (int64_t i = 0; i < t->rows; i++) softmax_row(t, i);
+  decode_values(job, part, t);
+  scale_outputs(t);
+}
+
 static void cache_attention_chunk(void *data, int64_t chunk, int thread) {
   CacheJob *job = data;
-  const CacheTile tile = job->tile[chunk / job->kvHeads];
-  const int64_t head = chunk % job->kvHeads, group = job->group, headDim = job->headDim;
+  const CacheTile *part = job->tile + chunk;
   AttentionTile t;
-  lay_out(&t, job->memory + thread * job->tileBytes, job->tileTokens * group, headDim, job->longest,
+  lay_out(&t, job->memory + thread * job->tileBytes, job->tileRows, job->headDim, job->longest,
           divide_up(job->longest, PANEL) + 1, divide_up(job->longest, job->blockTokens) + 1);
-  t.rows = tile.count * group;
-  t.length = tile.position + tile.count;
-  for (int64_t token = 0; token < tile.count; token++)
-    for (int64_t h = 0; h < group; h++) {
-      copy_scaled(t.q + (token * group + h) * t.padded,
-                  job->q + (tile.first + token) * job->qStride + (head * group + h) * headDim, headDim, t.padded,
-                  job->scale);
-      t.visible[token * group + h] = (int32_t)(tile.position + token + 1);
-    }
-  t.panels = t.runs = 0;
-  for (int64_t position = 0; position < t.length; position += job->blockTokens) {
-    int64_t block = job->table[tile.sequence * job->blocksPerSequence + position / job->blockTokens];
-    if (block < 0 || block >= job->blocks) block = 0; // overwritten by this very call
-    int64_t at = block * job->blockFloats + head * job->blockTokens * job->padded;
-    int64_t count = least(job->blockTokens, t.length - position);
-    for (int64_t slot = 0; slot < count; slot += PANEL)
-      t.panel[t.panels++] = (KeyPanel){job->keys + at + slot * headDim, position + slot, 0};
-    t.run[t.runs++] = (ValueRun){job->values + at, count};
-  }
-  attend(&t);
-  for (int64_t token = 0; token < tile.count; token++)
-    for (int64_t h = 0; h < group; h++)
-      copy_out(job->out + ((tile.first + token) * job->heads + head * group + h) * headDim,
-               t.out + (token * group + h) * t.padded, headDim);
+  t.logsumexp = NULL;
+  take_queries(job, part, &t);
+  if (part->count == 1) attend_token(job, part, &t);
+  else attend_prompt(job, part, &t);
+  give_outputs(job, part, &t);
 }
+
+enum { LONE_TOKEN_WORK = 1 << 16 }; // multiply-adds of scores
 
 static int64_t place_cache(CacheJob *job, uint8_t *base) {
   int64_t used = 0;
-  PLACE_IN(base, used, job->tile, CacheTile, job->tokens);
+  PLACE_IN(base, used, job->tile, CacheTile, times(job->tokens, job->kvHeads));
   PLACE_IN(base, used, job->memory, uint8_t, times(job->tileBytes, job->context->threads));
   return used;
+}
+
+/* All heads of a lone token in one chunk, unless that leaves threads without work. */
+static int64_t heads_together(const CacheJob *job, int64_t length) {
+  if (job->context->threads == 1 || job->tokens >= 4 * job->context->threads) return job->kvHeads;
+  return least(job->kvHeads, chunk_items(length * job->headDim * job->group, LONE_TOKEN_WORK));
 }
 
 static int32_t op_cacheAttention(Call *call) {
@@ -148,24 +246,29 @@ static int32_t op_cacheAttention(Call *call) {
   job.longest = 1;
   for (int64_t i = 0; i < job.tokens; i++) job.longest = most(job.longest, (int64_t)job.positions[i] + 1);
   job.tileTokens = tile_tokens(job.group, job.longest);
-  job.tileBytes = lay_out(NULL, NULL, job.tileTokens * job.group, job.headDim, job.longest,
-                          divide_up(job.longest, PANEL) + 1, divide_up(job.longest, job.blockTokens) + 1);
+  job.tileRows = most(job.tileTokens * job.group, job.heads);
+  job.tileBytes = lay_out(NULL, NULL, job.tileRows, job.headDim, job.longest, divide_up(job.longest, PANEL) + 1,
+                          divide_up(job.longest, job.blockTokens) + 1);
   uint8_t *base = workspace(job.context, place_cache(&job, NULL));
   if (!base) return WORKSPACE;
   place_cache(&job, base);
   for (int64_t i = 0; i < job.tokens;) {
-    CacheTile tile = {i, 1, job.sequences[i], job.positions[i]};
-    for (i++; i < job.tokens && tile.count < job.tileTokens; i++, tile.count++)
-      if (job.sequences[i] != tile.sequence || job.positions[i] != tile.position + tile.count) break;
-    for (int64_t b = 0; b <= (tile.position + tile.count - 1) / job.blockTokens; b++) {
-      int64_t at = tile.sequence * job.blocksPerSequence + b;
+    CacheTile part = {i, 1, job.sequences[i], job.positions[i], 0, 1};
+    for (i++; i < job.tokens && part.count < job.tileTokens; i++, part.count++)
+      if (job.sequences[i] != part.sequence || job.positions[i] != part.position + part.count) break;
+    for (int64_t b = 0; b <= (part.position + part.count - 1) / job.blockTokens; b++) {
+      int64_t at = part.sequence * job.blocksPerSequence + b;
       if (job.table[at] < 0 || job.table[at] >= job.blocks) {
         fail_element(call, 9, at, job.table[at]);
         return call->error;
       }
     }
-    job.tile[job.tiles++] = tile;
+    if (part.count == 1) part.heads = heads_together(&job, part.position + 1);
+    for (; part.head < job.kvHeads; part.head += part.heads) {
+      part.heads = least(part.heads, job.kvHeads - part.head);
+      job.tile[job.tiles++] = part;
+    }
   }
-  parallel(job.context, job.tiles * job.kvHeads, cache_attention_chunk, &job);
+  parallel(job.context, job.tiles, cache_attention_chunk, &job);
   return 0;
 }

@@ -282,6 +282,8 @@ await onEveryBuild((kernels, tensors) => {
       [3, 3, 32, 32],
       [8, 1, 10, 48],
       [2, 2, 128, 16],
+      [6, 2, 40, 16],
+      [16, 4, 64, 32],
     ] as const) {
       const length = 83;
       const shape = { heads, kvHeads, headDim };

@@ -1,7 +1,7 @@
 import { EngineError } from '../../errors.ts';
 import { type Backend, DETAILS, NEEDS_WORKSPACE } from './backend.ts';
 import { Allocator } from './heap.ts';
-import type { AttentionShape, CacheCall, CacheShape, Kernels, Pointer } from './kernels.ts';
+import type { AttentionShape, CacheShape, Kernels, Pointer } from './kernels.ts';
 import { describeError, OP_NAMES, type OpName } from './op-arguments.ts';
 
 type Args<Op extends keyof Kernels> = Kernels[Op] extends (args: infer A) => unknown ? A : never;
@@ -200,11 +200,23 @@ export class KernelSet implements Kernels {
     return this.#call('cacheBytes', a.blocks, a.blockTokens, a.kvHeads, a.headDim);
   }
   cacheWrite(a: Args<'cacheWrite'>) {
-    this.#call('cacheWrite', ...cacheOf(a), a.kStride, a.vStride, a.k, a.v);
+    const { blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens } = a;
+    const { keys, values, blockTable, sequences, positions, kStride, vStride, k, v } = a;
+    // biome-ignore format: one line an idea
+    this.#call(
+      'cacheWrite', blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens,
+      keys, values, blockTable, sequences, positions, kStride, vStride, k, v,
+    );
   }
   cacheAttention(a: Args<'cacheAttention'>) {
     const scale = a.scale ?? 1 / Math.sqrt(a.headDim || 1);
-    this.#call('cacheAttention', ...cacheOf(a), a.heads, a.qStride, scale, a.q, a.out);
+    const { blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens } = a;
+    const { keys, values, blockTable, sequences, positions, heads, qStride, q, out } = a;
+    // biome-ignore format: one line an idea
+    this.#call(
+      'cacheAttention', blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens,
+      keys, values, blockTable, sequences, positions, heads, qStride, scale, q, out,
+    );
   }
 
   lossForward(a: Args<'lossForward'>) {
@@ -251,16 +263,4 @@ function rowsOf(a: AttentionShape) {
   const scale = a.scale ?? 1 / Math.sqrt(a.headDim || 1);
   const shape = [a.tokens, a.heads, a.kvHeads, a.headDim, a.rows, a.qStride, a.kStride, a.vStride] as const;
   return [...shape, scale, a.rowStart, a.rowLength, a.prefixStart, a.prefixLength] as const;
-}
-
-function cacheOf(a: CacheCall) {
-  const shape = [
-    a.blocks,
-    a.blockTokens,
-    a.kvHeads,
-    a.headDim,
-    a.sequenceCount,
-    a.blocksPerSequence,
-  ] as const;
-  return [...shape, a.tokens, a.keys, a.values, a.blockTable, a.sequences, a.positions] as const;
 }
