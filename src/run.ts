@@ -7,6 +7,7 @@ import type { Dataset } from './dataset/dataset.ts';
 import { createSampler, type Sampler, type SamplerState } from './dataset/sampler.ts';
 import { embedded } from './engine/embedded.ts';
 import { ConfigError } from './errors.ts';
+import { Attestor } from './gateway/attest.ts';
 import { type Gateway, gateway } from './gateway/gateway.ts';
 import { checkLogprobs } from './inference/check-server.ts';
 import { realClock } from './lib/clock.ts';
@@ -132,6 +133,25 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   }
 }
 
+/** Scored on servers of other processes after every update, to see that it arrived. */
+const CANARIES = [
+  'The quick brown fox jumps over the lazy dog. 17 + 25 = 42, and 9 × 8 = 72.',
+  'Question: Anna has 3 apples and buys 4 more. How many does she have now?\nAnswer: she has 7 apples.',
+  'function add(a, b) { return a + b; } // returns the sum of two numbers',
+];
+
+/** Servers that do not have the weights they were sent get no requests; without any other the run stops. */
+async function attest(attestor: Attestor, server: Gateway, trainer: Trainer): Promise<void> {
+  const verdicts = await attestor.check(server.servers(), async (prompts) => {
+    const rows = prompts.map((ids) => ({ ids, targets: new Uint8Array(ids.length).fill(1).fill(0, 0, 1) }));
+    const { logprob } = await trainer.score(rows, { temperature: 1, outputs: ['logprob'] });
+    return logprob!.map((row) => row.subarray(1));
+  });
+  for (const { name, state, why } of verdicts) {
+    if (state === 'failed') server.exclude(name, `the update did not arrive: ${why}`);
+  }
+}
+
 interface FormatOptions {
   readonly trustPrompt?: boolean;
   /** Also proves dialogues with tools. */
@@ -180,6 +200,7 @@ async function startRun<T extends Task>(
   const secondsBefore = state?.seconds ?? 0;
   const seconds = () => secondsBefore + clock.now() / 1000;
   let timings: Metrics = {};
+  const attestor = sendFirst ? new Attestor(CANARIES.map((text) => format.encodeText(text))) : undefined;
   let lapStart = clock.now();
 
   const models = { trainer, reference, critic, algorithm };
@@ -201,6 +222,7 @@ async function startRun<T extends Task>(
 
   async function sendWeights() {
     await server.update(await trainer.publish(version));
+    if (attestor) await attest(attestor, server, trainer);
   }
 
   const run: Run<T> = {

@@ -108,4 +108,4 @@ test('two replicas over HTTP learn what the engine in this process learns, token
   expect(log[0]).toContain(`${second.url} is out`);
   expect(restarted).toBeDefined();
   expect(log.at(-1)).toBe(`${second.url} is back, with version 7`);
-}, 120_000);
+}, 300_000);
