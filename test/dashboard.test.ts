@@ -6,8 +6,11 @@ import { join } from 'node:path';
 import { train } from 'rollcall';
 import { byteModel } from 'rollcall/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { forkTrajectory } from '../src/cli/fork.ts';
 import { startDashboard, textsOf } from '../src/cli/watch.ts';
 import type { Dashboard } from '../src/watch/dashboard/server.ts';
+import { createRunDirectory } from '../src/watch/run-directory.ts';
+import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
 type Json = Record<string, never>;
@@ -133,6 +136,63 @@ test('a character of four tokens stands at the last of them, and broken bytes do
   expect(textsOf(tokenizer.encode('a🎉b'), tokenizer)).toEqual(['a', '', '', '', '🎉', 'b']);
   const broken = Int32Array.from([0xf0, 0x9f, 0x41]);
   expect(textsOf(broken, tokenizer).join('')).toBe(tokenizer.decode(broken));
+});
+
+test('tokens that encoding their text again would not give are told', async () => {
+  const folder = join(await mkdtemp(join(tmpdir(), 'rollcall-again-')), 'again');
+  await createRunDirectory(folder, { model: process.env['MODEL'] });
+  // 'a', a byte that begins a character and does not end it, 'b': its text is a�b, and � is three bytes.
+  const ids = Int32Array.from([0x61, 0xf0, 0x62]);
+  const flags = Uint8Array.from([0, 1, 1]);
+  const segment = {
+    ids,
+    sampled: flags,
+    trained: flags,
+    logprobs: new Float32Array(3),
+    versions: new Int32Array(3),
+    turns: new Int32Array(3),
+    images: [],
+  };
+  const place = { id: 'one', step: 1, taskIndex: 0, task: {}, attempt: 0 };
+  const told = {
+    messages: [],
+    turns: [],
+    text: '',
+    end: { kind: 'completed' as const },
+    spans: [],
+    extra: {},
+  };
+  const attempts = [{ trajectory: { ...place, ...told, segments: [segment] }, rewards: {}, reward: 0 }];
+  await writeTrajectories(folder, 1, [{ taskIndex: 0, task: {}, attempts }]);
+  const other = await startDashboard({ runs: [folder], port: 0, say: () => {} });
+  try {
+    const answer = await fetch(`${other.url}api/runs/again/steps/1/trajectories/0`);
+    const { segments } = (await answer.json()) as { segments: { retokenised: unknown; texts: string[] }[] };
+    expect(segments[0]!.retokenised).toEqual({ start: 1, end: 2, tokens: 3 });
+    expect(segments[0]!.texts.join('')).toBe('a\uFFFDb');
+  } finally {
+    await other.close();
+  }
+});
+
+test('a fork continues with the edited message and is written as a run of its own', async () => {
+  const lines = await linesOf(1);
+  const position = lines.findIndex(({ messages }) => messages.some(({ role }) => role === 'tool'));
+  const at = lines[position]!.messages.findIndex(({ role }) => role === 'tool');
+  const request = { step: 1, position, turn: 2, attempts: 2, edits: { [at]: 'seven' } };
+  const { directory, groups } = await forkTrajectory(run, request);
+  expect(groups[0]!.attempts.map(({ trajectory }) => trajectory.messages[at]!.content)).toEqual([
+    'seven',
+    'seven',
+  ]);
+  const written = await readFile(join(directory, 'trajectories', 'step_1.jsonl'), 'utf8');
+  expect(written.trim().split('\n').length).toBe(2);
+  await expect(forkTrajectory(run, { ...request, turn: 9 })).rejects.toThrow(
+    /there is no turn 9 .* turns 1 to \d/,
+  );
+  await expect(forkTrajectory(run, { ...request, turn: 1 })).rejects.toThrow(
+    `message ${at} lies past the fork; messages 0 to 0 can be edited`,
+  );
 });
 
 test('failures are the ends and mistakes in the trajectories, and no others', async () => {
