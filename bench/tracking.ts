@@ -48,7 +48,7 @@ const tracking = startTracking(trackers, {
 });
 
 const taken = { off: [] as number[], on: [] as number[] };
-const times = { off: [] as number[], on: [] as number[] };
+const times = { off: [] as number[][], on: [] as number[][] };
 let last: Scored[] = [];
 for (let round = 0; round <= 2 * ROUNDS; round++) {
   const mode = round % 2 === 0 ? 'off' : 'on';
@@ -62,7 +62,7 @@ for (let round = 0; round <= 2 * ROUNDS; round++) {
   if (round > 0) {
     taken[mode].push(performance.now() - began);
     times[mode].push(
-      ...groups.flatMap(({ attempts }) =>
+      groups.flatMap(({ attempts }) =>
         attempts.map(({ trajectory: { spans } }) => spans.at(-1)!.end - spans[0]!.start),
       ),
     );
@@ -74,7 +74,13 @@ await tracking.close('finished');
 await servers.terminate();
 const quantile = (values: readonly number[], share: number) =>
   [...values].sort((a, b) => a - b)[Math.floor(share * (values.length - 1))]!;
-const ratio = (share: number) => quantile(times.off, share) / quantile(times.on, share);
+/** The median round's, because one round in a busy moment would be all of a pooled p99. */
+const ofRounds = (rounds: readonly number[][], share: number) =>
+  quantile(
+    rounds.map((round) => quantile(round, share)),
+    0.5,
+  );
+const ratio = (share: number) => ofRounds(times.off, share) / ofRounds(times.on, share);
 const result = {
   trajectories: TRAJECTORIES,
   rounds: ROUNDS,
