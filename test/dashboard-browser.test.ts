@@ -43,7 +43,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     process.env['RUN'] = sums();
     browser = await chromium.launch({ executablePath: CHROMIUM!, args: ['--no-sandbox'] });
     page = await browser.newPage({ viewport: { width: 1400, height: 900 } });
-    page.setDefaultTimeout(6_000);
+    page.setDefaultTimeout(15_000);
     page.on('pageerror', (error) => errors.push(error.message));
   }, 60_000);
   afterAll(async () => {
@@ -83,7 +83,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
       }),
     );
     expect(reward).toBe(`Reward: score/mean from ${means[0]} to ${means[1]}`);
-  }, 40_000);
+  }, 60_000);
 
   test('arrow keys mark a step and Enter opens it; its attempts can be sorted, filtered and searched', async () => {
     await open('overview');
@@ -110,7 +110,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
       .getByRole('status')
       .filter({ hasText: `${saying.length} of ${lines.length} attempts` })
       .waitFor();
-  }, 40_000);
+  }, 60_000);
 
   test('a link leads straight to a trajectory; a token says what it is', async () => {
     const lines = await linesOf(3);
@@ -135,7 +135,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await page.keyboard.press('ArrowLeft');
     await facts.getByText(`${count - 2} of ${count}`).waitFor();
     expect(await facts.textContent()).toContain(`"${text.at(-1)}"`);
-  }, 40_000);
+  }, 60_000);
 
   test('one task at two steps stands side by side', async () => {
     await open('compare?left=sums:1:0&right=sums:3:0');
@@ -148,7 +148,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     const steps = await page.getByLabel('Run and step, left').locator('option').allTextContents();
     expect(steps).toEqual(['sums, step 1', 'sums, step 2', 'sums, step 3']);
     expect(await main().getByText('attempted in 3 steps').count()).toBe(1);
-  }, 40_000);
+  }, 60_000);
 
   test('the timeline has a lane per trajectory and per server; failures lead to the trajectory they are of', async () => {
     await open('timeline?run=sums&step=2');
@@ -164,7 +164,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await main().getByText('unknown-tool').first().waitFor();
     await main().getByRole('listitem').first().getByRole('link').click();
     await page.getByRole('list', { name: 'Messages' }).getByText('unknown-tool').first().waitFor();
-  }, 40_000);
+  }, 60_000);
 
   test('a fork from the page shows its outcomes beside the original', async () => {
     const [original] = (await linesOf(1)) as [Line];
@@ -178,7 +178,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await right.getByText('What is 40 and 2?').waitFor();
     await right.getByText('mean of 3').waitFor();
     await page.getByRole('region', { name: 'left side' }).getByText(original.messages[0]!.content).waitFor();
-  }, 40_000);
+  }, 60_000);
 
   test('a crashed run is shown up to its last whole step, over another run', async () => {
     const crashed = join(folder, 'crashed');
@@ -196,7 +196,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await page.getByRole('img', { name: /^Reward: sums from .*; crashed from / }).waitFor();
     await open('step?run=crashed');
     await page.getByRole('table', { name: 'Attempts of step 2' }).waitFor();
-  }, 40_000);
+  }, 60_000);
 
   test('dark and phone: nothing is wider than the screen', async () => {
     const phone = await browser.newPage({ viewport: { width: 390, height: 844 }, colorScheme: 'dark' });
@@ -216,7 +216,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
       expect([hash, width]).toEqual([hash, 390]);
     }
     await phone.close();
-  }, 40_000);
+  }, 60_000);
 
   test('a report is one file that needs no server', async () => {
     const html = await createReport({ runs: [sums()], trajectories: 4, tokenizerOf });
@@ -232,5 +232,5 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await report.getByRole('img', { name: /^Reward: / }).waitFor();
     expect(asked.filter((url) => !url.startsWith('file:') && !url.startsWith('data:'))).toEqual([]);
     await report.close();
-  }, 40_000);
+  }, 60_000);
 });
