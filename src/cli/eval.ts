@@ -7,6 +7,7 @@ import { ConfigError } from '../errors.ts';
 import { evaluate } from '../evaluate.ts';
 import { gateway } from '../gateway/gateway.ts';
 import { realClock } from '../lib/clock.ts';
+import { servers } from '../options/servers.ts';
 import { limitsWithin, type ResolvedOptions, resolveOptions } from '../options.ts';
 import { openChatFormat, validationSets } from '../run.ts';
 import type { Group, Task } from '../types.ts';
@@ -22,6 +23,8 @@ interface EvalFlags {
   readonly attempts: number;
   readonly temperature: number;
   readonly seed: number;
+  readonly url?: readonly string[];
+  readonly engine: 'rollcall' | 'sglang' | 'vllm';
   readonly json?: boolean;
 }
 
@@ -42,6 +45,8 @@ export function registerEval(program: Command): void {
     .option('--attempts <n>', 'attempts per task; more give best, majority and pass at k', Number, 1)
     .option('--temperature <t>', '0 is greedy; use more than 0 with several attempts', Number, 0)
     .option('--seed <n>', 'seed', Number, 1)
+    .option('--url <url...>', 'sample from servers at these URLs; the model then only names the tokenizer')
+    .option('--engine <engine>', 'of those servers: rollcall, sglang or vllm', 'rollcall')
     .option('--json', 'print JSON')
     .addHelpText(
       'after',
@@ -95,7 +100,10 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
   const { directory, format } = await openChatFormat(checkpoint?.path ?? model, {
     trustPrompt: options.trustPrompt,
   });
-  const server = gateway(await (options.backend ?? embedded()).openServers(directory));
+  const backend = flags.url
+    ? servers({ urls: flags.url, engine: flags.engine })
+    : (options.backend ?? embedded());
+  const server = gateway(await backend.openServers(directory));
   const display = createDisplay({ stream: process.stderr, now: realClock().now });
   try {
     const { contextTokens } = await server.info();
