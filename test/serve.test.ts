@@ -102,31 +102,33 @@ test('weights from another folder are served after an update, with their version
   expect([...(await server.generate(request('again'))).ids]).toEqual([...before.ids]);
 });
 
+/** Requests beside the one under test: they slow the engine down, so that a reply cannot end before it is interrupted. */
+const company = () =>
+  Promise.all(Array.from({ length: 48 }, (_, at) => server.generate(request(`company-${at}`, {}, 450))));
+
 test('a reply that spans an update says from which token on', async () => {
+  const others = company();
   let made = 0;
-  const long = server.generate(
-    request(
-      'long',
-      {
-        onTokens: (ids) => {
-          made += ids.length;
-        },
-      },
-      450,
-    ),
-  );
-  while (made < 5) await wait(1);
-  await server.pause('keep');
+  let paused: Promise<void> | undefined;
+  const onTokens = (ids: Int32Array) => {
+    made += ids.length;
+    if (made >= 5) paused ??= server.pause('keep');
+  };
+  const long = server.generate(request('long', { onTokens }, 450));
+  while (!paused) await wait(1);
+  await paused;
   await server.update({ kind: 'disk', version: 1, path: other });
   await server.resume();
   const { versions, ids } = await long;
   expect(ids.length).toBe(450);
   expect(versions.map(({ version }) => version)).toEqual([0, 1]);
   expect(versions[1]!.from).toBeGreaterThanOrEqual(5);
+  await others;
   await server.update({ kind: 'disk', version: 0, path: model });
 });
 
 test('an aborted request hands over what it has', async () => {
+  const others = company();
   const stop = new AbortController();
   const cut = server.generate(
     request('cut', { signal: stop.signal, onTokens: () => stop.abort(new Error('enough')) }, 480),
@@ -135,6 +137,7 @@ test('an aborted request hands over what it has', async () => {
   expect(partial.finish).toBe('abort');
   expect(partial.ids.length).toBeGreaterThan(0);
   expect(partial.ids.length).toBeLessThan(480);
+  await others;
 });
 
 test('a caller that hangs up frees its request', async () => {
