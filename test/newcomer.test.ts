@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
@@ -115,3 +115,26 @@ test('an unknown command names the known ones', () => {
   expect(output).toMatch(/unknown command 'trian'.*Did you mean train\?/s);
   expect(status).toBe(1);
 });
+
+const canMount = process.getuid?.() === 0 && process.platform === 'linux';
+test.runIf(canMount)(
+  'a full disk is called that, and the run can go on (needs root, to mount a small disk)',
+  () => {
+    const disk = join(folder, 'disk');
+    mkdirSync(disk);
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=600k', 'tmpfs', disk]).status !== 0)
+      skip('this machine does not let a test mount a disk');
+    try {
+      const config = runFile({
+        runDir: JSON.stringify(join(disk, 'run')),
+        more: 'steps: 200, checkpoints: { every: 1 },',
+      });
+      const { status, output } = rollcall(['train', config]);
+      expect(output).toMatch(/the disk is full .*continue with --resume/);
+      expect(output).not.toMatch(/\n\s+at /);
+      expect(status).toBe(1);
+    } finally {
+      spawnSync('umount', [disk]);
+    }
+  },
+);

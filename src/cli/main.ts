@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from 'node:fs';
 import { Command, CommanderError } from 'commander';
 import { RollcallError } from '../errors.ts';
 
@@ -34,6 +35,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
 export async function main(argv: readonly string[]): Promise<void> {
   const program = new Command('rollcall')
     .description('Trains the model behind a tool-using agent by reinforcement learning.')
+    .version(packageVersion(), '--version', 'print the version')
     .option('--debug', 'show stack traces of errors')
     .exitOverride();
   const asked = argv.find((word) => !word.startsWith('-'));
@@ -46,6 +48,13 @@ export async function main(argv: readonly string[]): Promise<void> {
   }
 }
 
+function packageVersion(): string {
+  // From source this file is two folders below package.json, from dist three.
+  const near = new URL('../../package.json', import.meta.url);
+  const file = existsSync(near) ? near : new URL('../../../package.json', import.meta.url);
+  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
+}
+
 /** One clear message and exit code 1; a stack trace only for our own bugs or when asked. */
 function report(error: unknown, debug: boolean): number {
   if (error instanceof CommanderError) return error.exitCode; // commander has printed it
@@ -53,6 +62,10 @@ function report(error: unknown, debug: boolean): number {
     console.error(`rollcall: ${String(error)}`);
   } else if (debug) {
     console.error(error);
+  } else if (/\bENOSPC\b/.test(error.message)) {
+    console.error(
+      `rollcall: the disk is full (${error.message}); free some space, then continue with --resume`,
+    );
   } else if (error instanceof RollcallError) {
     console.error(`rollcall: ${error.message}`);
   } else if (isSystemError(error)) {
