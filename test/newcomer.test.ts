@@ -119,7 +119,7 @@ test('an unknown command names the known ones', () => {
 const canMount = process.getuid?.() === 0 && process.platform === 'linux';
 test.runIf(canMount)(
   'a full disk is called that, and the run can go on (needs root, to mount a small disk)',
-  () => {
+  ({ skip }) => {
     const disk = join(folder, 'disk');
     mkdirSync(disk);
     if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=600k', 'tmpfs', disk]).status !== 0)
