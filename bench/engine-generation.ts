@@ -2,6 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { type EmbeddedServer, openServer } from '../src/engine/server.ts';
 import type { SamplingParams } from '../src/inference/server.ts';
+import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
 import { createRandom } from '../src/lib/random.ts';
 import { BENCH_SIZES, benchModel } from './engine-models.ts';
 import type { TrainingBench } from './engine-training.ts';
@@ -10,16 +11,9 @@ const PROMPT_TOKENS = 16;
 const REPLY_TOKENS = 256;
 
 const SAMPLING: SamplingParams = {
-  temperature: 1,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
+  ...PLAIN_SAMPLING,
   maxTokens: REPLY_TOKENS,
   stopIds: [],
-  stopStrings: [],
   seed: 0,
 };
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GenerateRequest, GenerateResult, SamplingParams } from '../inference/server.ts';
+import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { createModel, randomWeight } from './model/create.ts';
 import { FileSet, readModelConfig } from './model/files.ts';
 import { weightElements, weightSpecs } from './model/weights.ts';
@@ -43,16 +44,10 @@ const open = (options: Partial<EmbeddedServerOptions> = {}) =>
   openServer({ model, threads: 1, log: () => {}, ...options });
 
 const SAMPLING: SamplingParams = {
+  ...PLAIN_SAMPLING,
   temperature: 0.8,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
   maxTokens: 24,
   stopIds: [],
-  stopStrings: [],
   seed: 3,
 };
 

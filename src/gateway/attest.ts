@@ -8,6 +8,7 @@
  * noise; before that a server is unproven, which is no failure.
  */
 import type { InferenceServer } from '../inference/server.ts';
+import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 
 export interface Verdict {
   readonly name: string;
@@ -101,16 +102,9 @@ export class Attestor {
           prompt,
           scorePrompt: true,
           sampling: {
-            temperature: 1,
-            topP: 1,
-            topK: -1,
-            minP: 0,
-            repetitionPenalty: 1,
-            presencePenalty: 0,
-            frequencyPenalty: 0,
+            ...PLAIN_SAMPLING,
             maxTokens: 1,
             stopIds: [],
-            stopStrings: [],
             seed: 0,
           },
         });

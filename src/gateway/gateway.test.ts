@@ -3,6 +3,7 @@ import { scriptedEngine } from '../../testing/scripted-engine.ts';
 import { virtualClock } from '../../testing/virtual-clock.ts';
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GenerateRequest } from '../inference/server.ts';
+import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { gateway } from './gateway.ts';
 
 const tokenizer = {
@@ -15,16 +16,9 @@ const request = (trajectory: string, id = `${trajectory}/1/`, signal?: AbortSign
   trajectory,
   prompt: tokenizer.encode('hello'),
   sampling: {
-    temperature: 1,
-    topP: 1,
-    topK: -1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
+    ...PLAIN_SAMPLING,
     maxTokens: 10,
     stopIds: [0],
-    stopStrings: [],
     seed: 7,
   },
   ...(signal ? { signal } : {}),

@@ -3,6 +3,7 @@ import { scriptedEngine } from '../../testing/scripted-engine.ts';
 import { virtualClock } from '../../testing/virtual-clock.ts';
 import { EngineError } from '../errors.ts';
 import type { GenerateRequest, InferenceServer } from '../inference/server.ts';
+import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { gateway } from './gateway.ts';
 import { createMember } from './member.ts';
 import { route } from './route.ts';
@@ -16,16 +17,9 @@ const request = (trajectory: string): GenerateRequest => ({
   trajectory,
   prompt: tokenizer.encode('hello'),
   sampling: {
-    temperature: 1,
-    topP: 1,
-    topK: -1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
+    ...PLAIN_SAMPLING,
     maxTokens: 10,
     stopIds: [0],
-    stopStrings: [],
     seed: 7,
   },
 });

@@ -1,5 +1,6 @@
 /** What is proved of a server before a run begins; a mismatch stops it with what differs. */
 import { ConfigError } from '../errors.ts';
+import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import type { GenerateResult, InferenceServer, SamplingParams, ServerInfo } from './server.ts';
 
 /** A server that may say how it splits a text. */
@@ -21,16 +22,9 @@ const PROBE_TOKENS = 12;
 const CLEARLY_DIFFERENT = 0.08;
 
 const PLAIN: SamplingParams = {
-  temperature: 1,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
+  ...PLAIN_SAMPLING,
   maxTokens: PROBE_TOKENS,
   stopIds: [],
-  stopStrings: [],
   seed: 11,
 };
 

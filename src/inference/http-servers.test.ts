@@ -2,6 +2,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
 import { startStandIn } from '../../test/stand-ins/start.ts';
 import { ConfigError, EngineError } from '../errors.ts';
+import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { checkLogprobs, checkServer } from './check-server.ts';
 import type { GenerateRequest, SamplingParams } from './server.ts';
 import { SglangServer } from './sglang.ts';
@@ -24,16 +25,9 @@ async function start(engine: 'sglang' | 'vllm', settings: Record<string, unknown
 }
 
 const SAMPLING: SamplingParams = {
-  temperature: 1,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
+  ...PLAIN_SAMPLING,
   maxTokens: 8,
   stopIds: [],
-  stopStrings: [],
   seed: 5,
 };
 

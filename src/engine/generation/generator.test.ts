@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { GenerateResult, SamplingParams } from '../../inference/server.ts';
+import { PLAIN_SAMPLING } from '../../lib/plain-sampling.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import { openKernels } from '../kernels/open.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -38,16 +39,9 @@ const BLOCK = 16;
 const BLOCK_BYTES = BLOCK * CONFIG.kvHeads * CONFIG.headSize * 4 * 2 * CONFIG.layers;
 
 const SAMPLING: SamplingParams = {
-  temperature: 1,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
+  ...PLAIN_SAMPLING,
   maxTokens: 20,
   stopIds: [],
-  stopStrings: [],
   seed: 1,
 };
 

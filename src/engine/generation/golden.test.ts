@@ -3,19 +3,14 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readEngineGolden } from '../../../test/golden/engine/golden.ts';
 import type { GenerateRequest, SamplingParams } from '../../inference/server.ts';
+import { PLAIN_SAMPLING } from '../../lib/plain-sampling.ts';
 import { openServer } from '../server.ts';
 
 const GREEDY: SamplingParams = {
+  ...PLAIN_SAMPLING,
   temperature: 0,
-  topP: 1,
-  topK: -1,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
   maxTokens: 12,
   stopIds: [],
-  stopStrings: [],
   seed: 0,
 };
 
