@@ -32,5 +32,5 @@ const solver = agent<Problem>(async ({ task, model, limits, signal }) => {
   });
 });
 
-/** Run it: `npm run rollcall -- train examples/ai-sdk/train.ts`, after `npm start` has made the model. */
+/** Run it: `npx rollcall train examples/ai-sdk/train.ts`, after `npm start` has made the model. */
 export const options: TrainOptions<Problem> = { ...calculatorExample, agent: solver, runDir: 'runs/ai-sdk' };

@@ -28,7 +28,7 @@ const correct = reward<Problem>('correct', ({ task, trajectory }) =>
   Number(trajectory.text.match(/-?\d+(\.\d+)?(?=\D*$)/)?.[0]) === task.answer ? 1 : 0,
 );
 
-/** Run it: `npm run rollcall -- train examples/calculator/train.ts`, after `npm start` has made the model. */
+/** Run it: `npx rollcall train examples/calculator/train.ts`, after `npm start` has made the model. */
 export const options: TrainOptions<Problem> = {
   model: 'runs/quickstart-1/warm-start',
   tasks: problems.map((row) => row as Problem),

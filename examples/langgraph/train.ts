@@ -30,7 +30,7 @@ const solver = agent<Problem>(async ({ task, model, limits, signal }) => {
   await graph.invoke({ messages }, { recursionLimit: recursionLimit(limits), signal });
 });
 
-/** Run it: `npm run rollcall -- train examples/langgraph/train.ts`, after `npm start` has made the model. */
+/** Run it: `npx rollcall train examples/langgraph/train.ts`, after `npm start` has made the model. */
 export const options: TrainOptions<Problem> = {
   ...calculatorExample,
   agent: solver,

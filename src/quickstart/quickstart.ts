@@ -191,9 +191,9 @@ function whatNext({ seconds, kernels, tokens }: QuickstartSummary, runDir: strin
     `Curve:  ${join(runDir, 'curve.svg')}`,
     '',
     'Next:',
-    `  npm run rollcall -- watch ${shown}                curves, trajectories and tokens in the browser`,
-    `  npm run rollcall -- show ${shown} 1 --task 1      attempts of the first step, token by token`,
-    `  npm run rollcall -- chat ${shown}                 ask it something`,
-    `  npm run rollcall -- preview ${shown}/train.ts     what training sees of one task`,
+    `  npx rollcall watch ${shown}                curves, trajectories and tokens in the browser`,
+    `  npx rollcall show ${shown} 1 --task 1      attempts of the first step, token by token`,
+    `  npx rollcall chat ${shown}                 ask it something`,
+    `  npx rollcall preview ${shown}/train.ts     what training sees of one task`,
   ];
 }

@@ -2,7 +2,7 @@ import { mkdir, open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatasetError } from '../errors.ts';
 import { writeFileAtomically } from '../lib/files.ts';
-import type { End, Group, Message, Segment, Span, Task, Turn } from '../types.ts';
+import type { End, Group, Segment, Task, Trajectory } from '../types.ts';
 import { RUN_FORMAT, runPaths } from './run-directory.ts';
 
 /**
@@ -50,18 +50,8 @@ export interface StoredTokens {
   readonly turns: Int32Array;
 }
 
-export interface StoredTrajectory {
-  readonly id: string;
-  readonly step: number;
-  readonly taskIndex: number;
-  readonly attempt: number;
-  readonly task: Task;
-  readonly messages: readonly Message[];
-  readonly turns: readonly Turn[];
-  readonly text: string;
-  readonly end: End;
-  readonly spans: readonly Span[];
-  readonly extra: Readonly<Record<string, unknown>>;
+/** A trajectory without its tokens, and what it was worth. */
+export interface StoredTrajectory extends Omit<Trajectory, 'segments'> {
   readonly rewards: Readonly<Record<string, number>>;
   readonly reward: number | null;
 }
