@@ -5,6 +5,7 @@ import { agent } from '../agent/agent.ts';
 import type { Tool } from '../agent/tool.ts';
 import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
+import { type ResolvedOptions, resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import { openChatFormat } from '../run.ts';
 import { readLatestCheckpoint } from '../watch/run-directory.ts';
@@ -26,13 +27,16 @@ export function registerChat(program: Command): void {
     .option('--config <file>', "run file whose agent's tools are offered; the run's own if not given")
     .option('--temperature <t>', '0 is greedy', Number, 0)
     .option('--max-tokens <n>', 'tokens per reply', Number, 512)
-    .action((run: string, flags: ChatFlags) => chat(run, flags));
+    .action((run: string, flags: ChatFlags) => converse(run, flags));
 }
 
-async function chat(run: string, { config, temperature, maxTokens }: ChatFlags): Promise<void> {
+async function converse(run: string, { config, temperature, maxTokens }: ChatFlags): Promise<void> {
   const checkpoint = await readLatestCheckpoint(run);
-  const { directory, format } = await openChatFormat(checkpoint?.path ?? run);
-  const tools = await toolsOf(run, config);
+  const { tools, chat } = await trainedWith(run, config);
+  const { directory, format } = await openChatFormat(checkpoint?.path ?? run, {
+    chat,
+    tools: tools.length > 0,
+  });
   const servers = await embedded().openServers(directory);
   const server = gateway(servers);
   const terminal = createInterface({ input: process.stdin, output: process.stdout });
@@ -89,9 +93,13 @@ function conversation(terminal: ReturnType<typeof createInterface>, tools: reado
   });
 }
 
-async function toolsOf(run: string, config: string | undefined): Promise<readonly Tool[]> {
+/** The tools and the chat format of the run file, where there is one: a model directory alone has neither. */
+async function trainedWith(
+  run: string,
+  config: string | undefined,
+): Promise<{ tools: readonly Tool[]; chat?: ResolvedOptions['chat'] }> {
   const path = config ?? (await recordedRunFile(run).catch(() => undefined));
-  if (path === undefined) return [];
-  const { agent: trained } = await loadRunFile(path);
-  return trained.tools;
+  if (path === undefined) return { tools: [] };
+  const { agent: trained, chat } = resolveOptions(await loadRunFile(path));
+  return { tools: trained.tools, ...(chat ? { chat } : {}) };
 }

@@ -2,17 +2,16 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import pc from 'picocolors';
-import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
 import { evaluate } from '../evaluate.ts';
-import { gateway } from '../gateway/gateway.ts';
 import { realClock } from '../lib/clock.ts';
 import { servers } from '../options/servers.ts';
-import { limitsWithin, type ResolvedOptions, resolveOptions } from '../options.ts';
-import { openChatFormat, validationSets } from '../run.ts';
+import { type ResolvedOptions, resolveOptions } from '../options.ts';
+import { validationSets } from '../run.ts';
 import type { Group, Task } from '../types.ts';
 import type { SourceEvaluation } from '../watch/evaluation.ts';
 import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { openPolicy } from './open-policy.ts';
 import { createDisplay } from './progress.ts';
 import { loadRunFile } from './run-file.ts';
 
@@ -97,16 +96,12 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
   if (Object.keys(sets).length === 0)
     throw new ConfigError('the run file has no `validation` tasks to evaluate on');
   const checkpoint = await readLatestCheckpoint(model);
-  const { directory, format } = await openChatFormat(checkpoint?.path ?? model, {
-    trustPrompt: options.trustPrompt,
+  const { server, format, limits } = await openPolicy(checkpoint?.path ?? model, {
+    ...options,
+    ...(flags.url ? { backend: servers({ urls: flags.url, engine: flags.engine }) } : {}),
   });
-  const backend = flags.url
-    ? servers({ urls: flags.url, engine: flags.engine })
-    : (options.backend ?? embedded());
-  const server = gateway(await backend.openServers(directory));
   const display = createDisplay({ stream: process.stderr, now: realClock().now });
   try {
-    const { contextTokens } = await server.info();
     const sources: SourceEvaluation[] = [];
     const groups: Group[] = [];
     for (const [name, tasks] of Object.entries(sets)) {
@@ -121,7 +116,7 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
         rewards: options.rewards,
         server,
         format,
-        limits: limitsWithin(options.limits, contextTokens),
+        limits,
         sampling: { ...options.sampling, temperature: flags.temperature },
         concurrency: options.concurrency,
         stopOnAgentFailure: true,

@@ -5,12 +5,9 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import type { Tool } from '../agent/tool.ts';
 import { toolLoop } from '../agent/tool-loop.ts';
-import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
-import { gateway } from '../gateway/gateway.ts';
-import { limitsWithin, resolveOptions } from '../options.ts';
+import { resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
-import { openChatFormat } from '../run.ts';
 import type { Group, Message } from '../types.ts';
 import type { ForkRequest } from '../watch/dashboard/api.ts';
 import { endName } from '../watch/rollout-metrics.ts';
@@ -23,6 +20,7 @@ import {
   writeTrajectories,
 } from '../watch/trajectory-store.ts';
 import { recordedRunFile } from './eval.ts';
+import { openPolicy } from './open-policy.ts';
 import { textOf } from './print-trajectory.ts';
 import { loadRunFile } from './run-file.ts';
 import { modelOf } from './show.ts';
@@ -101,10 +99,8 @@ export async function forkTrajectory(
   const messages = edited(dialogueBefore(original, request.turn), request.edits);
   const options = resolveOptions(await loadRunFile(config ?? (await recordedRunFile(run))));
   const model = checkpoint === undefined ? await modelOf(run) : await checkpointAt(run, checkpoint);
-  const { directory: folder, format } = await openChatFormat(model, { trustPrompt: options.trustPrompt });
-  const server = gateway(await (options.backend ?? embedded()).openServers(folder));
+  const { directory: folder, server, format, limits } = await openPolicy(model, options);
   try {
-    const { contextTokens } = await server.info();
     const groups = await rollout({
       name: 'fork',
       tasks: [{ index: original.taskIndex, task: original.task }],
@@ -114,7 +110,7 @@ export async function forkTrajectory(
       rewards: options.rewards,
       server,
       format,
-      limits: limitsWithin(options.limits, contextTokens),
+      limits,
       sampling: options.sampling,
       seed: options.seed,
       stopOnAgentFailure: true,

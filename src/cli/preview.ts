@@ -1,15 +1,13 @@
 import type { Command } from 'commander';
 import pc from 'picocolors';
-import { embedded } from '../engine/embedded.ts';
-import { gateway } from '../gateway/gateway.ts';
-import { limitsWithin, resolveOptions } from '../options.ts';
+import { resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
-import { openChatFormat } from '../run.ts';
 import type { Algorithm } from '../training/algorithm.ts';
 import { grpo } from '../training/algorithms.ts';
 import { createBatch } from '../training/batch.ts';
 import { assignCredit } from '../training/credit.ts';
 import type { Group, Scored } from '../types.ts';
+import { openPolicy } from './open-policy.ts';
 import { LEGEND, printTrajectory } from './print-trajectory.ts';
 import { loadRunFile } from './run-file.ts';
 
@@ -31,11 +29,8 @@ export function registerPreview(program: Command): void {
 
 async function preview(config: string, { task, attempts }: PreviewFlags): Promise<void> {
   const options = resolveOptions(await loadRunFile(config));
-  const { directory, format } = await openChatFormat(options.model, { trustPrompt: options.trustPrompt });
-  const servers = await (options.backend ?? embedded()).openServers(directory);
-  const server = gateway(servers);
+  const { server, format, limits } = await openPolicy(options.model, options);
   try {
-    const { contextTokens } = await server.info();
     const [group] = await rollout({
       tasks: [{ index: options.tasks.indexAt(task), task: await options.tasks.at(task) }],
       attempts,
@@ -44,7 +39,7 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
       rewards: options.rewards,
       server,
       format,
-      limits: limitsWithin(options.limits, contextTokens),
+      limits,
       sampling: options.sampling,
       seed: options.seed,
       name: 'preview',

@@ -47,7 +47,7 @@ test('the quick start runs end to end, and its summary is the last line and lies
     expect(existsSync(join(directory, 'checkpoints', 'global_step_3', file)), file).toBe(true);
   }
   expect(stderr).toContain('test problems');
-  expect(stderr).toContain(`rollcall -- chat ${directory}`);
+  expect(stderr).toContain(`npx rollcall chat ${directory}`);
 
   // What the quick start says to try next works on what it left.
   const preview = await rollcall('preview', join(directory, 'train.ts'));

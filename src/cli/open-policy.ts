@@ -1,0 +1,30 @@
+import { embedded } from '../engine/embedded.ts';
+import { gateway } from '../gateway/gateway.ts';
+import { limitsWithin, type ResolvedOptions } from '../options.ts';
+import { openChatFormat } from '../run.ts';
+
+/**
+ * A model ready to answer, in the format and within the limits of its run: what `preview`, `eval` and `fork` sample
+ * from. Close its `server`.
+ */
+export async function openPolicy<T>(
+  model: string,
+  {
+    trustPrompt,
+    chat,
+    agent,
+    limits,
+    backend = embedded(),
+  }: Pick<ResolvedOptions<T>, 'trustPrompt' | 'chat' | 'agent' | 'limits' | 'backend'>,
+) {
+  const tools = agent.tools.length > 0;
+  const { directory, format } = await openChatFormat(model, { trustPrompt, chat, tools });
+  const server = gateway(await backend.openServers(directory));
+  try {
+    const { contextTokens } = await server.info();
+    return { directory, format, server, limits: limitsWithin(limits, contextTokens) };
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
+}
