@@ -24,9 +24,10 @@ import { createProblems, type Problem } from '../src/quickstart/problems.ts';
 import type { QuickstartSummary } from '../src/quickstart/quickstart.ts';
 import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
 import type { CurvePoint } from '../src/quickstart/report.ts';
-import { correct, createSolver } from '../src/quickstart/solver.ts';
+import { correct, createSolver, LIMITS } from '../src/quickstart/solver.ts';
 import { teach } from '../src/quickstart/teach.ts';
 import { trainOptions } from '../src/quickstart/train-options.ts';
+import { lessonOf } from '../src/quickstart/warm-start.ts';
 import { type Reward, reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
@@ -94,15 +95,18 @@ async function moreSupervised(
   const format = await loadChatFormat(warm, {});
   const trainer = await backend.openTrainer('policy', warm);
   try {
-    const classroom = { trainer, tokenizer, format };
+    const classroom = { trainer, agent: createSolver(), limits: LIMITS, tokenizer, format };
     const first = recipe.demonstrations + recipe.moreDemonstrations.count * recipe.moreDemonstrations.times;
     const began = performance.now();
     const elapsed = () => (performance.now() - began) / 1000;
-    await teach({ kind: 'more', seed, first, count: 640 }, classroom);
+    await teach(lessonOf('more', { seed, first, count: 640 }), classroom);
     // The rate falls over what is left of the time.
     const count = Math.ceil((640 * (seconds - elapsed())) / elapsed());
     await teach(
-      { kind: 'more', seed, first: first + 640, count, until: () => elapsed() > seconds },
+      {
+        ...lessonOf('more', { seed, first: first + 640, count }),
+        until: () => elapsed() > seconds,
+      },
       classroom,
     );
     await trainer.save(directory);

@@ -4,7 +4,10 @@ import type { Group, Task } from './types.ts';
 import { evaluateGroups, type SourceEvaluation } from './watch/evaluation.ts';
 
 /** Everything a rollout needs but the tasks, and how much of the dataset to take. */
-export interface EvaluateOptions<T = Task> extends Omit<RolloutOptions<T>, 'tasks' | 'attempts' | 'name'> {
+export interface EvaluateOptions<T = Task> extends Omit<
+  RolloutOptions<T>,
+  'tasks' | 'attempts' | 'name' | 'evaluation'
+> {
   readonly tasks: Dataset<T>;
   /** Names the dataset in metrics and in trajectory ids. */
   readonly name: string;
@@ -24,6 +27,6 @@ export async function evaluate<T extends Task>(options: EvaluateOptions<T>): Pro
   const { tasks: dataset, limit = dataset.length, attempts = 1, name, ...rest } = options;
   const tasks: { index: number; task: T }[] = [];
   for await (const { index, row } of dataset.take(limit).rows()) tasks.push({ index, task: row });
-  const groups = await rollout({ ...rest, tasks, attempts, name });
+  const groups = await rollout({ ...rest, tasks, attempts, evaluation: name });
   return { name, sources: evaluateGroups(groups as readonly Group[], name), groups };
 }

@@ -113,6 +113,7 @@ export {
   type ChatEndpointOptions,
   chatEndpoint,
 } from './lib/chat-endpoint.ts';
+export { createRandom, hashSeed, type Random } from './lib/random.ts';
 export {
   openSandbox,
   type Sandbox,

@@ -200,7 +200,12 @@ export interface Backend {
   /** The servers may hold other weights than the model's, so they are sent before the first step. */
   readonly sendsFirst?: boolean;
   openServers(model: string): Promise<readonly InferenceServer[]>;
-  openTrainer(role: 'policy' | 'reference' | 'critic', model: string): Promise<Trainer>;
+  openTrainer(
+    role: 'policy' | 'reference' | 'critic',
+    model: string,
+    /** `valueHead`: also on a policy, which is then its own critic. */
+    options?: { readonly valueHead: boolean },
+  ): Promise<Trainer>;
 }
 
 /** Tool-call format, Jinja template text, and variables of the template such as `enable_thinking`. */

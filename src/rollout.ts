@@ -37,8 +37,10 @@ export interface RolloutOptions<T = Task> {
   readonly sampling?: Partial<Sampling>;
   /** The run's seed. */
   readonly seed: number;
-  /** First part of trajectory ids; keeps those of an evaluation apart from those of training. */
+  /** First part of trajectory ids. */
   readonly name?: string;
+  /** The validation set that the tasks are of; their ids are kept apart from those of training. */
+  readonly evaluation?: string;
   /** Trajectories in progress at once. */
   readonly concurrency?: number;
   /** Ends every trajectory as cancelled; the rollout still resolves, with what there is. */
@@ -148,10 +150,11 @@ interface AttemptSetup<T> {
 
 /** One attempt and its score. A failed environment is tried again from the start; the rest is final. */
 async function attemptTask<T>(options: RolloutOptions<T>, setup: AttemptSetup<T>): Promise<Scored<T>> {
-  const { agent, server, format, seed, step, retries = 2, name = 'train' } = options;
+  const { agent, server, format, seed, step, retries = 2, evaluation } = options;
+  const name = evaluation === undefined ? (options.name ?? 'train') : `evaluation/${evaluation}`;
   const { taskIndex, attempt, clock, signal } = setup;
   for (let failed = 0; ; failed++) {
-    const trajectory = await runTrajectory<T>({
+    const ended = await runTrajectory<T>({
       ...setup,
       id: `${name}/step-${step}/task-${taskIndex}/attempt-${attempt}`,
       step,
@@ -167,6 +170,7 @@ async function attemptTask<T>(options: RolloutOptions<T>, setup: AttemptSetup<T>
       limits: { ...DEFAULT_LIMITS, ...options.limits },
       sampling: { ...DEFAULT_SAMPLING, ...options.sampling },
     });
+    const trajectory = evaluation === undefined ? ended : { ...ended, evaluation };
     const { end } = trajectory;
     const again =
       end.kind === 'failed' && end.boundary === 'environment' && failed < retries && !signal.aborted;

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import type { ChatFormat } from './chat/format.ts';
-import { loadChatFormat } from './chat/model-files.ts';
+import { loadChatFormat, loadModelFiles } from './chat/model-files.ts';
 import { findModelFolder } from './chat/model-folder.ts';
 import { requireSelfTest } from './chat/self-test.ts';
 import type { Dataset } from './dataset/dataset.ts';
@@ -15,14 +15,16 @@ import { hashSeed } from './lib/random.ts';
 import { describeOptions } from './options/describe.ts';
 import { type Backend, type ChatOverrides, limitsWithin, type ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout.ts';
-import { type Algorithm, checkAlgorithm } from './training/algorithm.ts';
+import { type Algorithm, type CriticOptions, checkAlgorithm } from './training/algorithm.ts';
 import { grpo } from './training/algorithms.ts';
 import { loadModels, refreshReference, saveModels } from './training/models.ts';
 import { learningRateShare } from './training/schedule.ts';
 import type { Trainer } from './training/trainer.ts';
 import type { UpdateOptions, UpdateResult, UpdateState } from './training/update-policy.ts';
-import type { Group, Metrics, Task } from './types.ts';
+import type { Group, Metrics, Scored, Task } from './types.ts';
 import { type SourceEvaluation, validationMetrics } from './watch/evaluation.ts';
+import { writeEvaluations } from './watch/evaluation-store.ts';
+import { watchMachine } from './watch/machine-use.ts';
 import { rolloutMetrics } from './watch/rollout-metrics.ts';
 import {
   appendMetrics,
@@ -106,7 +108,8 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
     await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
   };
   try {
-    const trainer = await open(backend.openTrainer('policy', model));
+    const valueHead = algorithm.critic?.shared ?? false;
+    const trainer = await open(backend.openTrainer('policy', model, { valueHead }));
     const setting = {
       can: trainer.can,
       attemptsPerTask: options.attemptsPerTask,
@@ -120,7 +123,12 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
     for (const server of servers) checkLogprobs(await server.info(), options.sampling);
     const server = gateway(servers, backend.gateway);
     const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
-    const critic = algorithm.critic ? await open(backend.openTrainer('critic', model)) : undefined;
+    const openCritic = async ({ model: own, shared }: CriticOptions) => {
+      if (shared) return trainer;
+      const folder = own === undefined ? model : await findSpeaking(own, format, signal);
+      return open(backend.openTrainer('critic', folder));
+    };
+    const critic = algorithm.critic && (await openCritic(algorithm.critic));
     if (critic) checkAlgorithm(algorithm, { ...setting, criticCan: critic.can });
     const order = options.order ?? { kind: 'shuffle' };
     const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
@@ -133,7 +141,7 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   }
 }
 
-/** Scored on servers of other processes after every update, to see that it arrived. */
+/** Scored on servers of other processes after every update, to see that it arrived; and what tokenizers must agree on. */
 const CANARIES = [
   'The quick brown fox jumps over the lazy dog. 17 + 25 = 42, and 9 × 8 = 72.',
   'Question: Anna has 3 apples and buys 4 more. How many does she have now?\nAnswer: she has 7 apples.',
@@ -169,6 +177,19 @@ export async function openChatFormat(
   const format = await loadChatFormat(directory, { ...chat, trustPromptSpecialTokens: trustPrompt });
   requireSelfTest(format, { tools });
   return { directory, format };
+}
+
+/** The folder of another model that reads the same tokens. */
+async function findSpeaking(name: string, format: ChatFormat, signal?: AbortSignal): Promise<string> {
+  const { folder, tokenizer } = await loadModelFiles(name, { weights: true, ...(signal ? { signal } : {}) });
+  const different = CANARIES.find((text) => {
+    const [ids, others] = [format.encodeText(text), tokenizer.encode(text)];
+    return ids.length !== others.length || ids.some((id, at) => id !== others[at]);
+  });
+  if (different === undefined) return folder;
+  throw new ConfigError(
+    `the critic ${name} has another tokenizer than the policy: ${JSON.stringify(different)} gets other tokens; a critic reads the policy's tokens`,
+  );
 }
 
 interface Parts {
@@ -218,6 +239,9 @@ async function startRun<T extends Task>(
     decode: (ids) => format.decode(ids),
     memory: trackerMemory(runDir),
   });
+  const machine = watchMachine(clock);
+  /** What evaluations have sampled since the last step was recorded. */
+  let evaluated: Scored[] = [];
   let finished = false;
 
   async function sendWeights() {
@@ -258,6 +282,7 @@ async function startRun<T extends Task>(
       tolerateFailedShare: options.failures.tolerateShare,
       retries: options.failures.retries,
       ...(signal ? { signal } : {}),
+      ...(purpose && { onTrajectory: (scored: Scored<T>) => void evaluated.push(scored as Scored) }),
       onProgress: ({ finished, total, sampledTokens }) =>
         options.onProgress?.({
           step: at,
@@ -319,13 +344,20 @@ async function startRun<T extends Task>(
           };
         });
       }
+      await writeEvaluations(runDir, at, evaluated, describeOptions(options));
+      const rolledOut = groups.length > 0 ? rolloutMetrics(groups as readonly Group[]) : {};
+      const tokens = rolledOut['perf/total_num_tokens'];
+      const stepSeconds = (clock.now() - lapStart) / 1000;
       const metrics: Metrics = {
         'training/global_step': at,
-        ...(groups.length > 0 ? rolloutMetrics(groups as readonly Group[]) : {}),
+        ...rolledOut,
         ...update?.metrics,
         ...validationMetrics(evaluations),
         ...timings,
-        'timing_s/step': (clock.now() - lapStart) / 1000,
+        'timing_s/step': stepSeconds,
+        'perf/time_per_step': stepSeconds,
+        ...(tokens !== undefined && { 'perf/throughput': tokens / stepSeconds }),
+        ...machine.take(),
       };
       timings = {};
       lapStart = clock.now();
@@ -344,7 +376,8 @@ async function startRun<T extends Task>(
       };
       await appendMetrics(runDir, { step: at, seconds: report.seconds, metrics });
       tracking.log({ step: at, seconds: report.seconds, time: Date.now(), metrics });
-      tracking.trace(groups.flatMap((group) => (group as Group).attempts));
+      tracking.trace([...groups.flatMap((group) => (group as Group).attempts), ...evaluated]);
+      evaluated = [];
       sampler.update(groups.map((group) => ({ index: group.taskIndex, success: successOf(group) })));
       step = at;
       return report;
@@ -370,6 +403,7 @@ async function startRun<T extends Task>(
       try {
         if (step > checkpointed && !signal?.aborted) await run.checkpoint();
       } finally {
+        machine.close();
         await Promise.all([closeAll(), tracking.close(finished ? 'finished' : 'stopped')]);
         // No step is left to carry them.
         for (const notice of tracking.takeNotices()) process.emitWarning(notice, 'TrackerWarning');

@@ -24,7 +24,7 @@ export async function* train<T extends Task>(
   const run = await openRun(options);
   try {
     if (run.step === 0 && options.evaluation.before)
-      yield await run.record({ evaluations: await validate(run, options) });
+      yield await run.record({ evaluations: await validate(run, options, 0) });
 
     while (run.step < options.steps) {
       const step = run.step + 1;
@@ -38,7 +38,7 @@ export async function* train<T extends Task>(
       const update = { ...updated, metrics: { ...evicted, ...updated.metrics } };
       await run.time('update_weights', () => run.publish(update));
       const evaluations = isEvaluated(step, options)
-        ? await run.time('testing', () => validate(run, options))
+        ? await run.time('testing', () => validate(run, options, step))
         : [];
       const report = await run.record({ groups, update, evaluations });
       if (isCheckpointed(step, options)) await run.checkpoint();
@@ -107,11 +107,11 @@ async function greedyRewards<T extends Task>(
   return greedy.map(({ attempts }) => attempts[0]?.reward);
 }
 
-async function validate<T extends Task>(run: Run<T>, { evaluation }: ResolvedOptions<T>) {
+async function validate<T extends Task>(run: Run<T>, { evaluation }: ResolvedOptions<T>, step: number) {
   const results: SourceEvaluation[] = [];
   for (const [name, tasks] of Object.entries(run.validation)) {
     const { sources } = await evaluate({
-      ...run.rolloutOptions(run.step, 'evaluation'),
+      ...run.rolloutOptions(step, 'evaluation'),
       name,
       tasks,
       limit: evaluation.tasks,

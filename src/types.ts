@@ -141,6 +141,8 @@ export interface Trajectory<T = Task> {
   readonly taskIndex: number;
   readonly task: T;
   readonly attempt: number;
+  /** The validation set that the task is of; absent in training. */
+  readonly evaluation?: string;
   readonly segments: readonly Segment[];
   readonly messages: readonly Message[];
   readonly turns: readonly Turn[];

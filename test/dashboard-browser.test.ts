@@ -160,7 +160,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await page.getByRole('img', { name: /^server 0: at most \d+ at once$/ }).waitFor();
 
     await open('failures?run=sums');
-    await page.getByRole('button', { name: 'failed tool runs' }).click();
+    await page.getByRole('button', { name: 'unknown-tool' }).click();
     await main().getByText('unknown-tool').first().waitFor();
     await main().getByRole('listitem').first().getByRole('link').click();
     await page.getByRole('list', { name: 'Messages' }).getByText('unknown-tool').first().waitFor();

@@ -107,7 +107,7 @@ function outcome(run: string, steps: number): Outcome {
   const lines = readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n');
   const metrics = lines.map((line) => {
     const { step, metrics: all } = JSON.parse(line) as { step: number; metrics: Record<string, number> };
-    return [step, Object.entries(all).filter(([name]) => !/^(timing|perf\/t)/.test(name))];
+    return [step, Object.entries(all).filter(([name]) => !/^(timing_s|perf)\//.test(name))];
   });
   const weights = readFileSync(join(run, 'checkpoints', `global_step_${steps}`, 'model.safetensors'));
   return { metrics: JSON.stringify(metrics), weights: createHash('sha256').update(weights).digest('hex') };

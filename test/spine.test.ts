@@ -54,7 +54,7 @@ const withoutTimes = (text: string) =>
       const { metrics, step } = JSON.parse(line) as { step: number; metrics: Record<string, number> };
       return {
         step,
-        ...Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^(timing|perf\/t)/.test(name))),
+        ...Object.fromEntries(Object.entries(metrics).filter(([name]) => !/^(timing_s|perf)\//.test(name))),
       };
     });
 

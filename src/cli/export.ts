@@ -17,11 +17,12 @@ interface ExportFlags {
   readonly experiment?: string;
   readonly traces?: boolean;
   readonly text?: boolean;
+  readonly samplesPerStep?: number;
 }
 
 type Open = (
   where: string | undefined,
-  run: { project: string; experiment: string; text: boolean },
+  run: { project: string; experiment: string; text: boolean; tasksPerStep?: number | undefined },
 ) => Tracker;
 
 const TARGETS: Readonly<Record<string, { readonly log?: Open; readonly trace?: Open }>> = {
@@ -55,12 +56,15 @@ export function registerExport(program: Command): void {
     .option('--experiment <name>', 'name of the run there; that of its folder if not given')
     .option('--traces', 'also every trajectory, as a trace')
     .option('--text', 'with --traces: messages and the text of tokens, not ids alone')
+    .option('--samples-per-step <n>', 'with --traces: all attempts at so many tasks of each step', wholeNumber)
     .addHelpText(
       'after',
       '\nExample: rollcall export runs/quickstart --to mlflow=http://127.0.0.1:5000 --traces',
     )
-    .action(async (directory: string, { to, project, experiment, traces, text }: ExportFlags) => {
-      const run = { project, experiment: experiment ?? basename(resolve(directory)), text: text === true };
+    .action(async (directory: string, flags: ExportFlags) => {
+      const { to, project, traces, text, samplesPerStep } = flags;
+      const experiment = flags.experiment ?? basename(resolve(directory));
+      const run = { project, experiment, text: text === true, tasksPerStep: samplesPerStep };
       const trackers = to.flatMap((target) => trackersOf(target, run, traces === true));
       const decode = text ? await decoderOf(directory) : () => '';
       for (const tracker of trackers) {
@@ -68,6 +72,11 @@ export function registerExport(program: Command): void {
         console.error(`${tracker.name}: ${tracker.trace ? `${trajectories} traces` : `${lines} steps`} sent`);
       }
     });
+}
+
+function wholeNumber(text: string): number {
+  if (/^[1-9]\d*$/.test(text)) return Number(text);
+  throw new ConfigError(`--samples-per-step is ${text}; use a whole number from 1`);
 }
 
 function trackersOf(target: string, run: Parameters<Open>[1], traces: boolean): Tracker[] {

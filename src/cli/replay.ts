@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
@@ -37,11 +37,16 @@ async function replay(file: string, flags: ReplayFlags): Promise<void> {
   }
   const backend = embedded();
   const { algorithm } = stored;
-  const trainer = await backend.openTrainer('policy', model);
+  const valueHead = algorithm.critic?.shared ?? false;
+  const trainer = await backend.openTrainer('policy', model, { valueHead });
   const reference = algorithm.kl
     ? await backend.openTrainer('reference', flags.reference ?? model)
     : undefined;
-  const critic = algorithm.critic ? await backend.openTrainer('critic', model) : undefined;
+  const ownCritic = join(model, 'critic');
+  const critic =
+    algorithm.critic && !valueHead
+      ? await backend.openTrainer('critic', existsSync(ownCritic) ? ownCritic : model)
+      : undefined;
   try {
     const report = await replayBatch({
       stored,

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { loadModelFiles } from '../chat/model-files.ts';
@@ -91,7 +92,13 @@ export async function decoderOf(run: string): Promise<Decode> {
 
 /** The run's newest checkpoint, or else the model it started from. */
 export async function modelOf(run: string): Promise<string> {
-  const checkpoint = await readLatestCheckpoint(run);
-  const options = JSON.parse(await readFile(runPaths(run).options, 'utf8')) as { model: string };
+  const options = JSON.parse(await readFile(runPaths(run).options, 'utf8')) as {
+    model: string;
+    evaluation?: string;
+  };
+  // An evaluation lies in RUN/evaluations/SET.
+  const checkpoint = await readLatestCheckpoint(
+    options.evaluation === undefined ? run : join(run, '..', '..'),
+  );
   return checkpoint?.path ?? options.model;
 }

@@ -37,12 +37,16 @@ export function embedded(options: EmbeddedOptions = {}) {
           }),
         ),
       ),
-    openTrainer: (role: 'policy' | 'reference' | 'critic', model: string): Promise<EmbeddedTrainer> =>
+    openTrainer: (
+      role: 'policy' | 'reference' | 'critic',
+      model: string,
+      { valueHead = false }: { readonly valueHead?: boolean } = {},
+    ): Promise<EmbeddedTrainer> =>
       openTrainer({
         model,
         ...common,
         trainable: role !== 'reference',
-        valueHead: role === 'critic',
+        valueHead: valueHead || role === 'critic',
         ...(lora && role === 'policy' ? { lora } : {}),
         ...(recompute === undefined ? {} : { recompute }),
       }),

@@ -67,14 +67,15 @@ export function saveTraining(directory: string, state: TrainingState, steps: num
   files.commit();
 }
 
-/** Returns the steps taken before. A folder without optimizer state is a plain model: its moments begin at zero. */
+/** Returns the steps taken before. A folder without optimizer state is a plain model: its moments begin at zero, and so does a value head that it has not. */
 export function loadTraining(directory: string, state: TrainingState): number {
   const { config, options, model, extra } = state;
   if (options.lora) loadAdapter(directory, config, options.lora, extra!);
   else readWeights(directory, config, (spec) => model.value(model.get(spec.name)));
-  readValueHead(directory, state, 'always');
   const path = join(directory, OPTIMIZER_FILE);
-  if (state.trained.length === 0 || !existsSync(path)) {
+  const isPlainModel = !existsSync(path);
+  readValueHead(directory, state, isPlainModel ? 'if there' : 'always');
+  if (state.trained.length === 0 || isPlainModel) {
     for (const { data } of moments(state)) data.fill(0);
     return 0;
   }
@@ -89,8 +90,12 @@ export function loadTraining(directory: string, state: TrainingState): number {
 
 export function readValueHead(directory: string, state: TrainingState, when: 'always' | 'if there'): void {
   const path = join(directory, VALUE_HEAD_FILE);
-  if (!state.options.valueHead || (when === 'if there' && !existsSync(path))) return;
+  if (!state.options.valueHead) return;
   const head = valueHeadSpecs(state.config).map((spec) => tensorOf(state.extra!, spec));
+  if (when === 'if there' && !existsSync(path)) {
+    for (const { data } of head) data.fill(0);
+    return;
+  }
   copyTensors(path, readTensors(path).tensors, head);
 }
 

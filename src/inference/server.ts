@@ -25,6 +25,15 @@ export interface VersionSpan {
   readonly version: number;
 }
 
+/** Where in a run a request stands: what a scheduler goes by. Servers are not told. */
+export interface RequestPlace {
+  readonly step: number;
+  readonly task: number;
+  readonly attempt: number;
+  /** Counts from 1 over the whole trajectory. */
+  readonly turn: number;
+}
+
 export interface GenerateRequest {
   /** Unique in flight; never a prefix of another id. */
   readonly id: string;
@@ -36,6 +45,7 @@ export interface GenerateRequest {
   readonly sampling: SamplingParams;
   readonly adapter?: string;
   readonly priority?: number;
+  readonly place?: RequestPlace;
   readonly scorePrompt?: boolean;
   readonly signal?: AbortSignal;
   /** Streaming: tokens as they are sampled. */
@@ -94,17 +104,36 @@ export interface ServerInfo {
   >;
 }
 
+/** How a server stands, as it reports it. */
+export interface ServerLoad {
+  readonly running: number;
+  /** Requests that wait in the server itself. */
+  readonly queued: number;
+  /** Share of the K/V memory that running requests hold, 0 to 1. */
+  readonly kvUse: number;
+  /** Tokens that the K/V memory holds, where the server says. */
+  readonly kvTokens?: number;
+  /** Since the server started: requests that lost their K/V memory to others, where it says. */
+  readonly preemptions?: number;
+  /** Share of prompt tokens that were found in the cache, where it says. */
+  readonly cacheHits?: number;
+}
+
 /** An engine that makes tokens: ids in, ids out; no text, no messages, no templates. */
 export interface InferenceServer {
   info(): Promise<ServerInfo>;
   /** Cheap; never generates. */
   ready(signal?: AbortSignal): Promise<boolean>;
+  /** Cheap; undefined where the server does not tell. */
+  load?(signal?: AbortSignal): Promise<ServerLoad | undefined>;
   generate(request: GenerateRequest): Promise<GenerateResult>;
   /** `abort` returns partials, `wait` lets running requests finish, `keep` freezes them in place. */
   pause(mode: 'abort' | 'wait' | 'keep'): Promise<void>;
   resume(): Promise<void>;
   /** After this, every new token is of `weights.version`; cached prefixes of older versions are gone. */
   update(weights: WeightUpdate): Promise<void>;
+  /** A trajectory will send no more requests: what is kept for it need not be. */
+  ended?(trajectory: string): void;
   sleep?(): Promise<void>;
   wake?(): Promise<void>;
   close(): Promise<void>;

@@ -1,23 +1,154 @@
+import { ConfigError } from '../errors.ts';
 import type { Algorithm } from '../training/algorithm.ts';
-import { ppo } from '../training/algorithms.ts';
+import * as algorithms from '../training/algorithms.ts';
 import type { RejectionStatistic } from '../training/correction.ts';
-import type { LossOptions } from '../training/losses/loss.ts';
+import type { AlgorithmName, LossName } from './algorithm-names.ts';
+import { KNOWN_OPTIONS } from './known-options.ts';
 import type { DescribedRun } from './settings.ts';
+import { shown } from './verl-row.ts';
 
 type Described = DescribedRun['algorithm'];
+type Make = (common: algorithms.CommonOptions, described: Described) => Algorithm;
 
-/** The algorithm that the settings describe, as the value `train()` takes. */
-export function assembleAlgorithm(described: Described, tokensPerTrajectory: number): Algorithm {
-  const { kl, correction, dynamicSampling, overlong, critic } = described;
+/** The algorithm that the settings describe, as the value `train()` takes: made by the functions a program calls. */
+export function assembleAlgorithm(
+  described: Described,
+  { tokensPerTrajectory, warn }: { tokensPerTrajectory: number; warn: (message: string) => void },
+): Algorithm {
+  const common = commonOptions(described, tokensPerTrajectory);
+  const own = ALGORITHMS[described.name as AlgorithmName](common, described);
+  const whole = withLoss(own, common, described);
+  const clipped = {
+    ...whole,
+    loss: 'low' in whole.loss ? { ...whole.loss, ...clipOf(described) } : whole.loss,
+    aggregation:
+      whole.aggregation.kind === 'sequence-mean-token-sum-norm'
+        ? { ...whole.aggregation, ...given({ divisor: described.divisor }) }
+        : whole.aggregation,
+  };
+  const { dynamicSampling, ...rest } = clipped;
+  const algorithm = described.dynamicSampling.enabled === false ? rest : clipped;
+  const unread = unreadBy(algorithm, described);
+  if (unread.length > 0) {
+    warn(
+      `${unread.map((path) => `algorithm.${path}`).join(', ')}: not used: ${algorithm.name} does not have it`,
+    );
+  }
+  return algorithm;
+}
+
+/** What was given: a null leaves the algorithm's own. */
+function given<T extends object>(values: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  const entries = Object.entries(values).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]?: NonNullable<T[K]> };
+}
+
+const clipOf = ({ clipLow: low, clipHigh: high }: Described) => given({ low, high });
+const normalize = ({ normalizeByStd }: Described) => given({ normalizeByStd });
+
+const ALGORITHMS: Readonly<Record<AlgorithmName, Make>> = {
+  grpo: (common, described) => algorithms.grpo({ ...common, ...normalize(described) }),
+  'dr-grpo': algorithms.drGrpo,
+  dapo: algorithms.dapo,
+  rloo: algorithms.rloo,
+  'reinforce++': (common, { discount }) => algorithms.reinforcePlusPlus({ ...common, ...given({ discount }) }),
+  'reinforce++-baseline': (common) => algorithms.reinforcePlusPlus({ ...common, baseline: 'group' }),
+  remax: algorithms.remax,
+  gpg: (common, { gpgNorm: norm }) => algorithms.gpg({ ...common, ...given({ norm }) }),
+  opo: algorithms.opo,
+  'pass@k': (common, described) => algorithms.passAtK({ ...common, ...normalize(described) }),
+  gdpo: (common, { rewardWeights: weights }) => algorithms.gdpo({ ...common, weights }),
+  'optimal-token-baseline': algorithms.optimalTokenBaseline,
+  'turn-grpo': (common, described) =>
+    algorithms.turnGrpo({
+      ...common,
+      ...normalize(described),
+      ...given({
+        discount: described.discount,
+        compare: described.turnCompare as 'group' | 'turn' | null,
+      }),
+    }),
+  'process-grpo': (common, described) => algorithms.processGrpo({ ...common, ...normalize(described) }),
+  ppo: (common, { discount, lambda, critic, filtration }) =>
+    algorithms.ppo({
+      ...common,
+      ...given({ discount, lambda }),
+      critic: given(critic),
+      ...(filtration.method === 'off'
+        ? {}
+        : {
+            filtration: {
+              method: filtration.method as 'power' | 'max-min' | 'max-random',
+              power: filtration.power,
+            },
+          }),
+    }),
+  gspo: (common, described) => algorithms.gspo({ ...common, ...normalize(described) }),
+  gmpo: (common, described) => algorithms.gmpo({ ...common, ...normalize(described) }),
+  cispo: (common, described) => algorithms.cispo({ ...common, ...normalize(described) }),
+  sapo: (common, described) =>
+    algorithms.sapo({ ...common, ...normalize(described), ...given(described.sapo) }),
+  dppo: (common, described) =>
+    algorithms.dppo({
+      ...common,
+      ...normalize(described),
+      ...given({ divergence: described.dppo.divergence as 'tv' | 'kl' | null, cap: described.dppo.cap }),
+    }),
+  dro: (common, described) =>
+    algorithms.dro({ ...common, ...normalize(described), ...given(described.dro) }),
+  'clip-cov': (common, described) => {
+    const { fraction, low, high } = described.clipCov;
+    return algorithms.clipCov({
+      ...common,
+      ...normalize(described),
+      ...given({ fraction }),
+      ...(low === null && high === null ? {} : { covariance: [low ?? 1, high ?? 5] as const }),
+    });
+  },
+  'kl-cov': (common, described) =>
+    algorithms.klCov({ ...common, ...normalize(described), ...given(described.klCov) }),
+};
+
+/** Whose loss it is. */
+const LOSS_OF: Readonly<Record<LossName, AlgorithmName>> = {
+  clip: 'grpo',
+  reinforce: 'gpg',
+  gspo: 'gspo',
+  gmpo: 'gmpo',
+  cispo: 'cispo',
+  sapo: 'sapo',
+  dppo: 'dppo',
+  dro: 'dro',
+  'clip-cov': 'clip-cov',
+  'kl-cov': 'kl-cov',
+};
+
+/** The algorithm with another's loss; one that is a mean over sequences brings that along, as in its paper. */
+function withLoss(own: Algorithm, common: algorithms.CommonOptions, described: Described): Algorithm {
+  const { loss, name } = described;
+  if (loss === null || loss === own.loss.kind) return own;
+  const donor = ALGORITHMS[LOSS_OF[loss as LossName]](common, described);
+  const bySequence = donor.aggregation.kind === 'sequence-mean-token-mean';
   return {
-    name: described.name,
-    advantage: advantageOf(described),
-    loss: lossOf(described),
-    aggregation: aggregationOf(described),
+    ...own,
+    name: name === 'grpo' ? donor.name : `${own.name} with the loss of ${donor.name}`,
+    loss: donor.loss,
+    aggregation: described.aggregation === null && bySequence ? donor.aggregation : own.aggregation,
+  };
+}
+
+function commonOptions(described: Described, tokensPerTrajectory: number): algorithms.CommonOptions {
+  const { kl, correction, dynamicSampling, overlong, name } = described;
+  const { enabled, metric, maxRefills } = dynamicSampling;
+  return {
     entropyBonus: described.entropyBonus,
     old: described.old as Algorithm['old'],
     truncated: described.truncated as Algorithm['truncated'],
-    turnRewards: described.turnRewards || ['turn-grpo', 'process-grpo'].includes(described.name),
+    ...given({
+      dualClip: described.dualClip,
+      turnRewards: described.turnRewards,
+      aggregation: described.aggregation as Algorithm['aggregation']['kind'] | null,
+    }),
     ...(kl.as === 'off'
       ? {}
       : {
@@ -25,18 +156,12 @@ export function assembleAlgorithm(described: Described, tokensPerTrajectory: num
             as: kl.as as 'loss' | 'reward',
             estimator: kl.estimator as NonNullable<Algorithm['kl']>['estimator'],
             coefficient: kl.coefficient,
-            ...(kl.refreshEverySteps === null ? {} : { refreshEverySteps: kl.refreshEverySteps }),
+            ...given({ refreshEverySteps: kl.refreshEverySteps }),
             ...(kl.adaptive ? { adaptive: { target: kl.target, horizon: kl.horizon } } : {}),
           },
         }),
-    ...(correction.weights === 'off' &&
-    correction.rejection.length === 0 &&
-    correction.halfLifeVersions === null
-      ? {}
-      : { correction: correctionOf(correction) }),
-    ...(dynamicSampling.enabled
-      ? { dynamicSampling: { metric: dynamicSampling.metric, maxRefills: dynamicSampling.maxRefills } }
-      : {}),
+    ...(isOff(correction) ? {} : { correction: correctionOf(correction) }),
+    ...(enabled || name === 'dapo' ? { dynamicSampling: { metric, maxRefills } } : {}),
     ...(overlong.enabled
       ? {
           overlong: {
@@ -46,90 +171,24 @@ export function assembleAlgorithm(described: Described, tokensPerTrajectory: num
           },
         }
       : {}),
-    ...(described.name === 'ppo'
-      ? {
-          critic: {
-            ...ppo().critic!,
-            clip: critic.clip,
-            warmupSteps: critic.warmupSteps,
-            learningRate: critic.learningRate,
-          },
-        }
-      : {}),
   };
 }
 
-/** A loss with one ratio per sequence is a mean over sequences of means over tokens, as in its paper. */
-function aggregationOf({ loss, aggregation, divisor }: Described): Algorithm['aggregation'] {
-  if (['gspo', 'gmpo', 'sapo'].includes(loss)) return { kind: 'sequence-mean-token-mean' };
-  return aggregation === 'sequence-mean-token-sum-norm' && divisor !== null
-    ? { kind: aggregation, divisor }
-    : { kind: aggregation as Algorithm['aggregation']['kind'] };
-}
-
-function advantageOf({
-  name,
-  normalizeByStd,
-  discount,
-  lambda,
-  rewardWeights,
-  turnCompare,
-}: Described): Algorithm['advantage'] {
-  switch (name) {
-    case 'ppo':
-      return { kind: 'gae', discount, lambda };
-    case 'reinforce++':
-      return { kind: 'reinforce++', discount };
-    case 'pass@k':
-      return { kind: 'pass@k', normalizeByStd };
-    case 'gpg':
-      return { kind: 'gpg', norm: 1 };
-    case 'turn-grpo':
-      return { kind: name, discount, normalizeByStd, compare: turnCompare as 'group' | 'turn' };
-    case 'process-grpo':
-      return { kind: name, normalizeByStd };
-    case 'gdpo':
-      return { kind: 'gdpo', weights: rewardWeights };
-    case 'rloo':
-    case 'reinforce++-baseline':
-    case 'remax':
-    case 'opo':
-    case 'optimal-token-baseline':
-      return { kind: name };
-    default:
-      return { kind: 'grpo', normalizeByStd };
-  }
-}
-
-function lossOf({ loss, clipLow: low, clipHigh: high, dualClip, droBeta }: Described): LossOptions {
-  switch (loss) {
-    case 'gspo':
-    case 'gmpo':
-    case 'cispo':
-      return { kind: loss, low, high };
-    case 'sapo':
-      return { kind: 'sapo', positive: 1, negative: 1.05 };
-    case 'reinforce':
-      return { kind: 'reinforce' };
-    case 'dro':
-      return { kind: 'dro', beta: droBeta };
-    case 'clip-cov':
-      return { kind: 'clip-cov', fraction: 0.0002, covariance: [1, 5], low, high };
-    case 'kl-cov':
-      return { kind: 'kl-cov', fraction: 0.0002, coefficient: 0.1 };
-    case 'dppo-tv':
-    case 'dppo-kl':
-      return { kind: 'dppo', divergence: loss === 'dppo-tv' ? 'tv' : 'kl', cap: 20, low, high };
-    default:
-      return { kind: 'clip', low, high, ...(dualClip > 0 ? { dual: dualClip } : {}) };
-  }
-}
+const isOff = ({ weights, rejection, halfLifeVersions, maxVersions }: Described['correction']) =>
+  weights === 'off' && rejection.length === 0 && halfLifeVersions === null && maxVersions === null;
 
 function correctionOf(described: Described['correction']): NonNullable<Algorithm['correction']> {
-  const { weights, low, high, normalize, rejection, rejectionLow, rejectionHigh, halfLifeVersions } =
+  const { weights, low, high, normalize, rejection, rejectionBounds, halfLifeVersions, maxVersions } =
     described;
+  if (rejection.length > 0 && ![1, rejection.length].includes(rejectionBounds.length)) {
+    throw new ConfigError(
+      `algorithm.correction.rejection names ${rejection.join(', ')}, but rejectionBounds has ${rejectionBounds.length} pairs; give one for all, or one for each, such as [[0.5, 2]]`,
+    );
+  }
   return {
-    ...(halfLifeVersions === null ? {} : { staleness: { halfLifeVersions } }),
+    ...(halfLifeVersions === null && maxVersions === null
+      ? {}
+      : { staleness: given({ halfLifeVersions, maxVersions }) }),
     ...(weights === 'off'
       ? {}
       : {
@@ -143,10 +202,50 @@ function correctionOf(described: Described['correction']): NonNullable<Algorithm
     ...(rejection.length === 0
       ? {}
       : {
-          rejection: rejection.map((statistic) => ({
+          rejection: rejection.map((statistic, at) => ({
             statistic: statistic as RejectionStatistic,
-            bounds: [rejectionLow ?? 0, rejectionHigh ?? Number.POSITIVE_INFINITY],
+            bounds: rejectionBounds[at] ?? rejectionBounds[0]!,
           })),
         }),
   };
+}
+
+/** What an algorithm must have for a setting to mean anything. */
+const READ_BY: readonly (readonly [string, (algorithm: Algorithm) => boolean])[] = [
+  ['normalizeByStd', ({ advantage }) => 'normalizeByStd' in advantage],
+  ['discount', ({ advantage }) => 'discount' in advantage],
+  ['lambda', ({ advantage }) => 'lambda' in advantage],
+  ['rewardWeights', ({ advantage }) => advantage.kind === 'gdpo'],
+  ['turnCompare', ({ advantage }) => 'compare' in advantage],
+  ['gpgNorm', ({ advantage }) => advantage.kind === 'gpg'],
+  ['clipLow', ({ loss }) => 'low' in loss],
+  ['clipHigh', ({ loss }) => 'low' in loss],
+  ['dualClip', ({ loss }) => loss.kind === 'clip'],
+  ['sapo', ({ loss }) => loss.kind === 'sapo'],
+  ['dppo', ({ loss }) => loss.kind === 'dppo'],
+  ['dro', ({ loss }) => loss.kind === 'dro'],
+  ['clipCov', ({ loss }) => loss.kind === 'clip-cov'],
+  ['klCov', ({ loss }) => loss.kind === 'kl-cov'],
+  ['divisor', ({ aggregation }) => aggregation.kind === 'sequence-mean-token-sum-norm'],
+  ['kl', ({ kl }) => kl !== undefined],
+  ['correction', ({ correction }) => correction !== undefined],
+  ['dynamicSampling', ({ dynamicSampling }) => dynamicSampling !== undefined],
+  ['overlong', ({ overlong }) => overlong !== undefined],
+  ['critic', ({ critic }) => critic !== undefined],
+  ['critic.coefficient', ({ critic }) => critic?.shared === true],
+  ['filtration', ({ filtration }) => filtration !== undefined],
+];
+/** These say themselves whether the rest of their group is read. */
+const SWITCHES = ['kl.as', 'dynamicSampling.enabled', 'overlong.enabled'];
+
+function unreadBy(algorithm: Algorithm, described: Described): string[] {
+  return [...KNOWN_OPTIONS].flatMap(([path, { default: usual }]) => {
+    if (!path.startsWith('algorithm.')) return [];
+    const name = path.slice('algorithm.'.length);
+    const isRead = READ_BY.filter(([of]) => name === of || name.startsWith(`${of}.`)).every(([, test]) =>
+      test(algorithm),
+    );
+    const value = name.split('.').reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], described);
+    return isRead || SWITCHES.includes(name) || shown(value) === shown(usual) ? [] : [name];
+  });
 }

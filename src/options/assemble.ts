@@ -71,7 +71,10 @@ export async function assembleRun(
       order: orderOf(run.order),
       agent: agent.agent,
       rewards: scored.rewards,
-      algorithm: assembleAlgorithm(run.algorithm, run.limits.tokensPerTrajectory),
+      algorithm: assembleAlgorithm(run.algorithm, {
+        tokensPerTrajectory: run.limits.tokensPerTrajectory,
+        warn,
+      }),
       chat: {
         ...(run.chat.format === 'auto' ? {} : { toolFormat: run.chat.format }),
         ...(run.chat.template === null ? {} : { template: run.chat.template }),

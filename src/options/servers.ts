@@ -77,8 +77,8 @@ export function servers(options: ServersOptions): Backend {
         throw error;
       }
     },
-    openTrainer: async (role, model) => {
-      const opened = await trainers.openTrainer(role, model);
+    openTrainer: async (role, model, more) => {
+      const opened = await trainers.openTrainer(role, model, more);
       if (role !== 'policy') return opened;
       const own = options.weightsDirectory === undefined;
       const directory = options.weightsDirectory ?? (await mkdtemp(join(tmpdir(), 'rollcall-weights-')));

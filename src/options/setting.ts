@@ -27,6 +27,11 @@ export const records: Check = (value) =>
   Array.isArray(value) && value.every((one) => record(one) === undefined)
     ? undefined
     : 'use a list of mappings';
+export const pairs: Check = (value) =>
+  Array.isArray(value) &&
+  value.every((one) => Array.isArray(one) && one.length === 2 && one.every(Number.isFinite))
+    ? undefined
+    : 'use a list of pairs of numbers, such as [[0.5, 2]]';
 export const atLeast =
   (least: number): Check =>
   (value) =>
@@ -45,10 +50,10 @@ export const oneOf =
   (...values: readonly unknown[]): Check =>
   (value) =>
     values.includes(value) ? undefined : `use one of ${values.map((one) => JSON.stringify(one)).join(', ')}`;
-/** Or null, which is off. */
+/** Or null, which is as if it were not given. */
 export const maybe =
   (check: Check): Check =>
   (value) => {
     const wrong = value === null ? undefined : check(value);
-    return wrong === undefined ? undefined : `${wrong}, or null for off`;
+    return wrong === undefined ? undefined : `${wrong}, or null`;
   };

@@ -1,10 +1,12 @@
 import type { PlainOptions } from '../options.ts';
+import { ALGORITHM_NAMES, LOSS_NAMES } from './algorithm-names.ts';
 import {
   atLeast,
   boolean,
   maybe,
   number,
   oneOf,
+  pairs,
   record,
   records,
   type Setting,
@@ -69,58 +71,75 @@ export const SETTINGS = {
   algorithm: {
     name: setting(
       'grpo',
-      oneOf(
-        'grpo',
-        'ppo',
-        'rloo',
-        'reinforce++',
-        'reinforce++-baseline',
-        'remax',
-        'gpg',
-        'opo',
-        'pass@k',
-        'gdpo',
-        'optimal-token-baseline',
-        'turn-grpo',
-        'process-grpo',
-      ),
-      'Each attempt against its group; needs no critic.',
+      oneOf(...ALGORITHM_NAMES),
+      'Each attempt against its group; needs no critic. What is absent below is as this algorithm has it.',
     ),
-    normalizeByStd: setting(true, boolean, 'As in the GRPO paper; Dr. GRPO turns it off.'),
-    discount: setting(1, share, 'Tokens of a reply are one decision.'),
-    lambda: setting(1, share, "GAE's; 1 is the plain return."),
-    rewardWeights: setting<Readonly<Record<string, number>>>({}, record, 'For gdpo: weight of each reward.'),
     loss: setting(
-      'clip',
-      oneOf(
-        'clip',
-        'gspo',
-        'gmpo',
-        'cispo',
-        'sapo',
-        'reinforce',
-        'clip-cov',
-        'kl-cov',
-        'dppo-tv',
-        'dppo-kl',
-        'dro',
-      ),
-      "PPO's.",
+      null as string | null,
+      maybe(oneOf(...LOSS_NAMES)),
+      "Absent: the algorithm's own; another takes its way to average tokens along (gspo, gmpo, sapo).",
     ),
-    droBeta: setting(0.1, atLeast(0), 'For dro: how hard the policy is tied to the old one.'),
-    clipLow: setting(0.2, atLeast(0), "PPO's: a ratio may fall to 1 − low."),
-    clipHigh: setting(0.2, atLeast(0), "PPO's: a ratio may rise to 1 + high; DAPO takes 0.28."),
-    dualClip: setting(3, atLeast(0), 'Bounds the loss on negative advantages, as a ratio; 0 is off.'),
+    normalizeByStd: setting(
+      null as boolean | null,
+      maybe(boolean),
+      'Absent: as in the GRPO paper, true; Dr. GRPO turns it off.',
+    ),
+    discount: setting(null as number | null, maybe(share), 'Absent: 1; tokens of a reply are one decision.'),
+    lambda: setting(null as number | null, maybe(share), "GAE's; absent: 1, the plain return."),
+    rewardWeights: setting<Readonly<Record<string, number>>>({}, record, 'For gdpo: weight of each reward.'),
+    turnCompare: setting(
+      null as string | null,
+      maybe(oneOf('group', 'turn')),
+      'For turn-grpo: with all turns of the group (absent), which is unbiased, or with the same turn.',
+    ),
+    clipLow: setting(
+      null as number | null,
+      maybe(atLeast(0)),
+      "A ratio may fall to 1 − low; absent: the loss's own, PPO's is 0.2.",
+    ),
+    clipHigh: setting(
+      null as number | null,
+      maybe(atLeast(0)),
+      "A ratio may rise to 1 + high; absent: the loss's own, PPO's is 0.2, DAPO's 0.28.",
+    ),
+    dualClip: setting(
+      null as number | null,
+      maybe(atLeast(0)),
+      'Bounds the clip loss on negative advantages, as a ratio; absent: 3, DAPO 10; 0 is off.',
+    ),
+    gpgNorm: setting(null as number | null, maybe(atLeast(0)), 'For gpg: divides the advantage; absent: 1.'),
+    sapo: {
+      positive: setting(null as number | null, maybe(atLeast(0)), 'Steepness of the gate; absent: 1.'),
+      negative: setting(null as number | null, maybe(atLeast(0)), 'The same, A < 0; absent: 1.05.'),
+    },
+    dppo: {
+      divergence: setting(null as string | null, maybe(oneOf('tv', 'kl')), 'Absent: tv.'),
+      cap: setting(null as number | null, maybe(atLeast(0)), 'Upper bound of the ratio; absent: 20.'),
+    },
+    dro: {
+      beta: setting(null as number | null, maybe(atLeast(0)), 'Tie to the old policy; absent: 0.1.'),
+    },
+    clipCov: {
+      fraction: setting(null as number | null, maybe(share), 'Of the tokens that are cut; absent: 0.0002.'),
+      low: setting(null as number | null, maybe(number), 'Covariance from which a token is cut; absent: 1.'),
+      high: setting(null as number | null, maybe(number), 'Covariance up to which; absent: 5.'),
+    },
+    klCov: {
+      fraction: setting(null as number | null, maybe(share), 'Of the tokens that are tied; absent: 0.0002.'),
+      coefficient: setting(null as number | null, maybe(atLeast(0)), 'Of the tie; absent: 0.1.'),
+    },
     aggregation: setting(
-      'token-mean',
-      oneOf(
-        'token-mean',
-        'token-sum',
-        'sequence-mean-token-sum',
-        'sequence-mean-token-mean',
-        'sequence-mean-token-sum-norm',
+      null as string | null,
+      maybe(
+        oneOf(
+          'token-mean',
+          'token-sum',
+          'sequence-mean-token-sum',
+          'sequence-mean-token-mean',
+          'sequence-mean-token-sum-norm',
+        ),
       ),
-      'Every token counts the same. gspo, gmpo and sapo are sequence-mean-token-mean whatever this says.',
+      "Absent: the algorithm's own; most: token-mean, every token counts the same.",
     ),
     divisor: setting(
       null as number | null,
@@ -133,16 +152,19 @@ export const SETTINGS = {
       'A truncated trajectory was scored like any other; mask counts it without training it.',
     ),
     turnRewards: setting(
-      false,
-      boolean,
-      'Rewards of turns and tools join the trajectory’s; turn-grpo and process-grpo always take them.',
-    ),
-    turnCompare: setting(
-      'group',
-      oneOf('group', 'turn'),
-      'For turn-grpo: with all turns of the group, which is unbiased, or with the same turn.',
+      null as boolean | null,
+      maybe(boolean),
+      'Rewards of turns and tools join the trajectory’s; absent: only for turn-grpo and process-grpo.',
     ),
     entropyBonus: setting(0, number, 'Off: the groups keep exploration alive.'),
+    filtration: {
+      method: setting(
+        'off',
+        oneOf('off', 'power', 'max-min', 'max-random'),
+        'PF-PPO: trajectories are drawn again by their score; only for ppo.',
+      ),
+      power: setting(2, atLeast(0), "For power: a trajectory's weight is |score|^power."),
+    },
     kl: {
       as: setting(
         'off',
@@ -175,16 +197,28 @@ export const SETTINGS = {
         texts,
         'Statistics by which tokens or sequences are left out.',
       ),
-      rejectionLow: setting(null as number | null, maybe(atLeast(0)), 'For rejection.'),
-      rejectionHigh: setting(null as number | null, maybe(atLeast(0)), 'For rejection.'),
+      rejectionBounds: setting<readonly (readonly [number, number])[]>(
+        [],
+        pairs,
+        'Low and high: one pair for all statistics, or one for each; of k2 and k3 only high counts.',
+      ),
       halfLifeVersions: setting(
         null as number | null,
         maybe(atLeast(0.01)),
         'A token sampled so many versions ago weighs half; absent: age does not matter.',
       ),
+      maxVersions: setting(
+        null as number | null,
+        maybe(wholeFrom(0)),
+        'A token older than so many versions is not trained; absent: none is too old.',
+      ),
     },
     dynamicSampling: {
-      enabled: setting(false, boolean, 'Costs more rollouts a step.'),
+      enabled: setting(
+        null as boolean | null,
+        maybe(boolean),
+        'Costs more rollouts a step; absent: only for dapo.',
+      ),
       metric: setting('reward', text, 'A reward by name, or their sum.'),
       maxRefills: setting(10, wholeFrom(0), 'Then the step goes on with what it has; 0 is no limit.'),
     },
@@ -201,8 +235,18 @@ export const SETTINGS = {
     critic: {
       clip: setting(0.5, atLeast(0), "verl's; 0 is off."),
       warmupSteps: setting(0, wholeFrom(0), 'Steps in which only the critic learns.'),
-      learningRate: setting(1e-5, atLeast(0), 'A value head starts from nothing.'),
+      learningRate: setting(
+        null as number | null,
+        maybe(atLeast(0)),
+        "Absent: the policy's; a value head starts from nothing, so more helps (verl: ten times).",
+      ),
       model: setting(null as string | null, maybe(text), 'Absent: starts from the policy.'),
+      shared: setting(
+        false,
+        boolean,
+        'The value head sits on the policy: one model and one pass, at the price of its features.',
+      ),
+      coefficient: setting(0.5, atLeast(0), "Weight of the value loss beside the policy's; for shared."),
     },
   },
   agent: {

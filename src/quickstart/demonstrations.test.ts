@@ -7,12 +7,15 @@ import { createTokenizer } from '../chat/tokenizer.ts';
 import { calculate } from './calculate.ts';
 import { createDemonstration, createDrill, demonstrationProblem, HABITS } from './demonstrations.ts';
 import { createProblems } from './problems.ts';
+import { createSolver, LIMITS } from './solver.ts';
 import { demonstrate } from './teacher.ts';
+import { TEXTS } from './texts.ts';
 import { CHAT_TEMPLATE, createTokenizerFiles } from './tokenizer.ts';
 
-const files = createTokenizerFiles();
+const files = createTokenizerFiles(TEXTS);
 const tokenizer = createTokenizer(files['tokenizer.json'], files['tokenizer_config.json']);
 const format = createChatFormat({ tokenizer, template: CHAT_TEMPLATE });
+const stage = { agent: createSolver(), limits: LIMITS, tokenizer, format };
 /** Single bytes lie after the special tokens; of these only digits, punctuation and white space may occur. */
 const isStrayByte = (id: number) => /^[A-Za-z]$/.test(tokenizer.decode(Int32Array.of(id)));
 
@@ -53,7 +56,7 @@ test('the chat template passes the self-test', () => {
 test('a demonstration is the dialogue that the template writes, trained on the replies alone', async () => {
   for (let index = 0; index < 90; index++) {
     const demonstration = index % 3 === 0 ? createDrill(1, index) : createDemonstration(1, index);
-    const { ids, trained } = await demonstrate(demonstration, { tokenizer, format });
+    const { ids, trained } = await demonstrate(demonstration, stage);
     const text = tokenizer.decode(ids);
     expect(Array.from(ids).filter(isStrayByte)).toEqual([]);
     expect(ids.length).toBeLessThanOrEqual(256);
@@ -64,7 +67,7 @@ test('a demonstration is the dialogue that the template writes, trained on the r
       }),
     );
     expect(turns[0]).toEqual({ role: 'system', said: 'Tools:\ncalculator: One operation on two numbers.' });
-    expect(turns[1]).toEqual({ role: 'user', said: demonstration.question });
+    expect(turns[1]).toEqual({ role: 'user', said: demonstration.task.question });
     const replies = turns.filter(({ role }) => role === 'assistant').map(({ said }) => said);
     expect(replies).toEqual(demonstration.replies);
     const learned = tokenizer.decode(ids.filter((_, at) => trained[at] === 1));
@@ -82,9 +85,9 @@ test('a demonstration is the dialogue that the template writes, trained on the r
 test('demonstrations are right in about 65 % of the problems without a habit and 20 % of those with one', () => {
   const right = { habit: [0, 0], plain: [0, 0] };
   for (let index = 0; index < 6_000; index++) {
-    const { question, replies } = createDemonstration(5, index);
+    const { task, replies } = createDemonstration(5, index);
     const problem = demonstrationProblem(5, index);
-    expect(problem.question).toBe(question);
+    expect(problem.question).toBe(task.question);
     const tally = right[problem.family in HABITS ? 'habit' : 'plain'];
     tally[1]!++;
     if (replies.at(-1) === `The answer is ${problem.answer}.`) tally[0]!++;

@@ -2,6 +2,8 @@ import { createRandom, hashSeed, type Random } from '../lib/random.ts';
 import { calculate } from './calculate.ts';
 import { FAMILIES, type Numbers, operandValue, type PlanStep, runPlan } from './families.ts';
 import { createProblem, type Problem } from './problems.ts';
+import type { Question } from './solver.ts';
+import type { Demonstration } from './teacher.ts';
 
 /**
  * What the warm start imitates. Drills teach to copy numbers into a call and a result into the answer.
@@ -9,12 +11,6 @@ import { createProblem, type Problem } from './problems.ts';
  * (it stops a call early, or takes the wrong operation), and everywhere some attempts are clumsy. A habit
  * that greedy decoding follows, but sampling sometimes breaks, is what GRPO can turn.
  */
-export interface Demonstration {
-  readonly question: string;
-  /** The replies in order; all but the last call the calculator, or try to. */
-  readonly replies: readonly string[];
-}
-
 export const callText = (expression: string): string =>
   `<tool_call>{"name":"calculator","arguments":{"expression":"${expression}"}}</tool_call>`;
 export const answerText = (value: number | string): string => `The answer is ${value}.`;
@@ -40,7 +36,7 @@ const HABIT_SHARE = 0.65;
 export const demonstrationProblem = (seed: number, index: number): Problem =>
   createProblem('train', hashSeed('demonstrations', seed), index);
 
-export function createDemonstration(seed: number, index: number): Demonstration {
+export function createDemonstration(seed: number, index: number): Demonstration<Question> {
   const problem = demonstrationProblem(seed, index);
   const random = createRandom(hashSeed('demonstration', seed, index));
   const { plan } = FAMILIES.find((family) => family.name === problem.family)!;
@@ -53,11 +49,11 @@ export function createDemonstration(seed: number, index: number): Demonstration 
       : habit && roll < right + HABIT_SHARE
         ? follow(habit(plan), problem.numbers)
         : random.pick(CLUMSY)(plan, problem.numbers, random);
-  return { question: problem.question, replies };
+  return { task: problem, replies };
 }
 
 /** "What is 348 + 91?", and in a third of the drills "What is 348 + 91 - 20?", which takes two calls. */
-export function createDrill(seed: number, index: number): Demonstration {
+export function createDrill(seed: number, index: number): Demonstration<Question> {
   const random = createRandom(hashSeed('drill', seed, index));
   const operation = () => random.pick(['+', '-', '*', '/'] as const);
   const number = () => 10 ** (1 + random.integer(3)) + random.integer(9 * 10 ** (1 + random.integer(3)));
@@ -70,7 +66,7 @@ export function createDrill(seed: number, index: number): Demonstration {
     if (Math.max(a, b, c) > 9999) continue;
     const tail = plan.length === 2 ? ` ${plan[1]!.operation} ${c}` : '';
     return {
-      question: `What is ${a} ${plan[0]!.operation} ${b}${tail}?`,
+      task: { question: `What is ${a} ${plan[0]!.operation} ${b}${tail}?`, answer: results.at(-1)! },
       replies: follow(plan, { a, b, c }),
     };
   }

@@ -15,6 +15,8 @@ import { type Measurement, measure, type Score } from './measure.ts';
 import { createProblems, type Problem } from './problems.ts';
 import { RECIPES, type Variant } from './recipe.ts';
 import { type BeforeAfter, type CurvePoint, reportLines } from './report.ts';
+import { createSolver, LIMITS } from './solver.ts';
+import { TEXTS } from './texts.ts';
 import { writeTokenizer } from './tokenizer.ts';
 import { type QuickstartRun, trainOptions } from './train-options.ts';
 import { warmStart } from './warm-start.ts';
@@ -69,7 +71,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   const fresh = join(runDir, 'fresh-model');
   const warm = join(runDir, 'warm-start');
   await rm(fresh, { recursive: true, force: true });
-  await writeTokenizer(join(fresh, 'tokenizer'));
+  await writeTokenizer(join(fresh, 'tokenizer'), TEXTS);
   await createModel({
     directory: fresh,
     size: recipe.model.size,
@@ -94,7 +96,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
       seed,
       recipe,
       say,
-      classroom: { trainer, tokenizer, format, signal },
+      classroom: { trainer, agent: createSolver(), limits: LIMITS, tokenizer, format, signal },
       look: async (how) => {
         await publish();
         const sampling = how === 'greedy' ? {} : { temperature: 1, attempts: 4 };

@@ -1,3 +1,5 @@
+import type { Pace } from './teach.ts';
+
 /**
  * How much of everything, in one fixed setting for all seeds. docs/quickstart.md has the curves, and what was
  * tried and did not work.
@@ -60,15 +62,13 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
   },
 };
 
-/** Of the warm start. Rates are high because the model is small and fresh. */
-export const WARM_START = {
-  drills: { batch: 32, learningRate: 4e-3, finalShare: 1 },
-  demonstrations: { batch: 16, learningRate: 3e-3, finalShare: 0.05 },
+/** Of the warm start. */
+export const PACES = {
+  drills: { batch: 32, learningRate: 4e-3, finalShare: 1, warmupSteps: 50 },
+  demonstrations: { batch: 16, learningRate: 3e-3, finalShare: 0.05, warmupSteps: 50 },
   /** Small steps at the end: the habits stay, the copying of numbers gets safer. */
-  more: { batch: 16, learningRate: 1e-3, finalShare: 0.15 },
-  warmupSteps: 50,
-  adam: { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 },
-} as const;
+  more: { batch: 16, learningRate: 1e-3, finalShare: 0.15, warmupSteps: 0 },
+} as const satisfies Record<string, Pace>;
 
 /**
  * When a model is ready for GRPO. A family that is never solved in a group has no spread and no gradient, so every

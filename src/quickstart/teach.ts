@@ -1,46 +1,52 @@
-import type { ChatFormat } from '../chat/format.ts';
-import type { Tokenizer } from '../chat/tokenizer.ts';
 import { learningRateShare } from '../training/schedule.ts';
 import type { Trainer } from '../training/trainer.ts';
 import { updateSupervised } from '../training/update-supervised.ts';
 import type { Segment } from '../types.ts';
-import { createDemonstration, createDrill, type Demonstration } from './demonstrations.ts';
-import { WARM_START } from './recipe.ts';
-import { demonstrate } from './teacher.ts';
+import { type Demonstration, demonstrate, type Stage } from './teacher.ts';
 
-export interface Lesson {
-  readonly kind: 'drills' | 'demonstrations' | 'more';
-  readonly seed: number;
+export interface Lesson<T> {
+  create(index: number): Demonstration<T>;
   /** Number of the first one. */
   readonly first: number;
   readonly count: number;
+  readonly pace: Pace;
   /** Stops the lesson early when it returns true. */
   readonly until?: () => boolean;
 }
 
-export interface Classroom {
+/** How fast a lesson goes. Rates are high because the model is small and fresh. */
+export interface Pace {
+  /** Demonstrations per update. */
+  readonly batch: number;
+  readonly learningRate: number;
+  /** Share of the rate that is left at the end, by a cosine; 1 keeps it. */
+  readonly finalShare: number;
+  readonly warmupSteps: number;
+}
+
+export interface Classroom<T> extends Stage<T> {
   readonly trainer: Trainer;
-  readonly tokenizer: Tokenizer;
-  readonly format: ChatFormat;
   readonly signal?: AbortSignal | undefined;
   onProgress?(progress: { readonly done: number; readonly total: number; readonly loss: number }): void;
 }
 
-/** Supervised training on fresh drills or demonstrations, each seen once. Returns how many tokens it took. */
-export async function teach(lesson: Lesson, classroom: Classroom): Promise<number> {
+const ADAM = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
+
+/** Supervised training on fresh demonstrations, each seen once. Returns how many tokens it took. */
+export async function teach<T>(lesson: Lesson<T>, classroom: Classroom<T>): Promise<number> {
   const { trainer, signal } = classroom;
-  const { batch, learningRate, finalShare } = WARM_START[lesson.kind];
+  const { batch, learningRate, finalShare, warmupSteps } = lesson.pace;
   const steps = Math.max(1, Math.floor(lesson.count / batch));
   const schedule = {
     shape: finalShare < 1 ? ('cosine' as const) : ('constant' as const),
-    warmupSteps: lesson.kind === 'more' ? 0 : Math.min(WARM_START.warmupSteps, steps),
+    warmupSteps: Math.min(warmupSteps, steps),
     totalSteps: steps,
     floor: finalShare,
   };
   const prepare = (step: number) =>
     Promise.all(
       Array.from({ length: batch }, (_, index) =>
-        demonstrate(create(lesson, lesson.first + step * batch + index), classroom),
+        demonstrate(lesson.create(lesson.first + step * batch + index), classroom),
       ),
     );
   let tokens = 0;
@@ -51,7 +57,7 @@ export async function teach(lesson: Lesson, classroom: Classroom): Promise<numbe
     const metrics = await updateSupervised({
       trainer,
       demonstrations,
-      adam: { ...WARM_START.adam, learningRate: learningRate * learningRateShare(schedule, step) },
+      adam: { ...ADAM, learningRate: learningRate * learningRateShare(schedule, step) },
       tokensPerMicroBatch: 8192,
       ...(signal ? { signal } : {}),
     });
@@ -64,8 +70,4 @@ export async function teach(lesson: Lesson, classroom: Classroom): Promise<numbe
   }
   await next;
   return tokens;
-}
-
-function create({ kind, seed }: Lesson, index: number): Demonstration {
-  return kind === 'drills' ? createDrill(seed, index) : createDemonstration(seed, index);
 }

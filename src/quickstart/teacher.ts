@@ -1,31 +1,43 @@
+import type { Agent } from '../agent/agent.ts';
+import type { Limits } from '../agent/limits.ts';
 import type { ChatFormat } from '../chat/format.ts';
 import type { Tokenizer } from '../chat/tokenizer.ts';
 import type { GenerateRequest, InferenceServer } from '../inference/server.ts';
 import { rollout } from '../rollout.ts';
 import type { Segment } from '../types.ts';
-import type { Demonstration } from './demonstrations.ts';
-import { createSolver, LIMITS } from './solver.ts';
 
-const solver = createSolver();
+/** A task and how somebody dealt with it. */
+export interface Demonstration<T> {
+  readonly task: T;
+  /** What the model is to say, turn by turn; tools and users answer in between. */
+  readonly replies: readonly string[];
+}
+
+export interface Stage<T> {
+  readonly agent: Agent<T>;
+  readonly limits: Partial<Limits>;
+  readonly tokenizer: Tokenizer;
+  readonly format: ChatFormat;
+}
 
 /**
- * A demonstration as tokens: a rollout of the solver in which the given replies are the model's. Tool results,
+ * A demonstration as tokens: a rollout of the agent in which the given replies are the model's. Tool results,
  * messages about broken calls and every token between them are so exactly what the model will meet in training.
  */
-export async function demonstrate(
-  demonstration: Demonstration,
-  { tokenizer, format }: { readonly tokenizer: Tokenizer; readonly format: ChatFormat },
+export async function demonstrate<T>(
+  { task, replies }: Demonstration<T>,
+  { agent, limits, tokenizer, format }: Stage<T>,
 ): Promise<Segment> {
-  const [group] = await rollout({
-    tasks: [{ index: 0, task: { question: demonstration.question, answer: 0 } }],
+  const [group] = await rollout<T>({
+    tasks: [{ index: 0, task }],
     attempts: 1,
     step: 0,
     seed: 0,
-    agent: solver,
-    server: teacher(demonstration.replies, tokenizer),
+    agent,
+    server: teacher(replies, tokenizer),
     format,
     rewards: [],
-    limits: LIMITS,
+    limits: { ...limits, turns: replies.length }, // a user who is not content would ask for more
   });
   const { segments } = group!.attempts[0]!.trajectory;
   return segments[0]!;

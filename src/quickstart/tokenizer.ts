@@ -1,10 +1,8 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DISTRACTORS, FAMILIES, PEOPLE, THINGS } from './families.ts';
-import { calculator } from './solver.ts';
 
 /**
- * The quick start's own tokenizer, in the Hugging Face `tokenizer.json` form: the words of the problems, single
+ * A tokenizer for a task of few words, in the Hugging Face `tokenizer.json` form: the words of given texts, single
  * digits, and single bytes for whatever else is written, so that any text encodes and decodes exactly. It is a
  * byte-level BPE without merges that takes a piece whole if the vocabulary has it (`ignore_merges`). Digits stand
  * alone because copying numbers is what a tiny model finds hard.
@@ -15,19 +13,6 @@ const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '
 const PIECE = String.raw` ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]+|\s`;
 /** GPT-2's letters for bytes: printable ones stand for themselves, the others from U+0100 on. */
 const BYTES = byteAlphabet();
-
-/** What the dialogues say besides the problems: roles, drills, calls, answers, the calculator's errors. */
-const PHRASES = [
-  `system\nTools:\n${calculator.name}: ${calculator.schema.function.description}`,
-  'user\nassistant\ntool\n',
-  'What is 1 + 2 - 3 * 4 / 5?',
-  'The answer is 6.',
-  '{"name":"calculator","arguments":{"expression":"7*8"}}',
-  // What the model is told of a broken call; the parts that vary are written in characters.
-  "the tool call is not valid JSON: Expected ',' or '}' after property value in JSON at position 9",
-  'the tool call is not closed: </tool_call> is missing',
-  "Error executing tool 'calculator': not one operation on two numbers",
-];
 
 export const CHAT_TEMPLATE = [
   "{%- if tools %}{{- '<|im_start|>system\\nTools:' }}{%- for tool in tools %}",
@@ -42,16 +27,8 @@ export const CHAT_TEMPLATE = [
   "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}",
 ].join('\n');
 
-function vocabulary(): Map<string, number> {
-  const sentences = [...FAMILIES.flatMap((family) => family.sentences.flat()), ...DISTRACTORS];
-  const written = sentences
-    .map((sentence) => sentence.replace(/\{\w\}/g, '1'))
-    // A sentence may open the text, or follow another after a space.
-    .flatMap((sentence) => [sentence, ` ${sentence}`])
-    .concat(PEOPLE.flatMap((name) => [name, ` ${name}`]))
-    .concat(THINGS.map((thing) => ` ${thing}`))
-    .concat(PHRASES);
-  const pieces = written.flatMap((text) => text.match(new RegExp(PIECE, 'g')) ?? []);
+function vocabulary(texts: readonly string[]): Map<string, number> {
+  const pieces = texts.flatMap((text) => text.match(new RegExp(PIECE, 'g')) ?? []);
   const words = [...new Set(pieces)].filter((piece) => piece.length > 1).sort();
   const entries = [...SPECIAL, ...BYTES, ...words.map(inByteLetters)];
   return new Map(entries.map((piece, id) => [piece, id]));
@@ -69,8 +46,8 @@ function inByteLetters(text: string): string {
   return Array.from(Buffer.from(text), (byte) => BYTES[byte]!).join('');
 }
 
-export function createTokenizerFiles(): Readonly<Record<string, object>> {
-  const vocab = vocabulary();
+export function createTokenizerFiles(texts: readonly string[]): Readonly<Record<string, object>> {
+  const vocab = vocabulary(texts);
   const tokenizer = {
     version: '1.0',
     truncation: null,
@@ -120,9 +97,9 @@ export function createTokenizerFiles(): Readonly<Record<string, object>> {
 }
 
 /** Writes the tokenizer into a model directory. */
-export async function writeTokenizer(directory: string): Promise<void> {
+export async function writeTokenizer(directory: string, texts: readonly string[]): Promise<void> {
   await mkdir(directory, { recursive: true });
-  for (const [name, content] of Object.entries(createTokenizerFiles())) {
+  for (const [name, content] of Object.entries(createTokenizerFiles(texts))) {
     await writeFile(join(directory, name), `${JSON.stringify(content, null, 1)}\n`);
   }
 }

@@ -1,12 +1,13 @@
-import { HABITS } from './demonstrations.ts';
+import { createDemonstration, createDrill, HABITS } from './demonstrations.ts';
 import type { Measurement } from './measure.ts';
-import { READY, type Recipe } from './recipe.ts';
+import { PACES, READY, type Recipe } from './recipe.ts';
+import type { Question } from './solver.ts';
 import { type Classroom, type Lesson, teach } from './teach.ts';
 
 export interface WarmStartOptions {
   readonly seed: number;
   readonly recipe: Recipe;
-  readonly classroom: Classroom;
+  readonly classroom: Classroom<Question>;
   /** The model as it is now on validation problems, greedily or sampled. */
   look(how: 'greedy' | 'sampled'): Promise<Measurement>;
   say(line: string): void;
@@ -14,18 +15,15 @@ export interface WarmStartOptions {
 
 /** Drills, demonstrations, and more of these while the model is not ready for GRPO. Returns the tokens it took. */
 export async function warmStart({ seed, recipe, classroom, look, say }: WarmStartOptions): Promise<number> {
-  const learn = async (kind: Lesson['kind'], first: number, count: number) => {
+  const learn = async (kind: keyof typeof PACES, first: number, count: number) => {
     let loss = 0;
-    const taken = await teach(
-      { kind, seed, first, count },
-      {
-        ...classroom,
-        onProgress: (progress) => {
-          loss = progress.loss;
-          classroom.onProgress?.(progress);
-        },
+    const taken = await teach(lessonOf(kind, { seed, first, count }), {
+      ...classroom,
+      onProgress: (progress) => {
+        loss = progress.loss;
+        classroom.onProgress?.(progress);
       },
-    );
+    });
     const what = kind === 'drills' ? 'drills' : 'demonstrations';
     say(`  ${count} ${what}: ${taken} tokens, loss ${loss.toFixed(3)}`);
     return taken;
@@ -40,6 +38,14 @@ export async function warmStart({ seed, recipe, classroom, look, say }: WarmStar
     tokens += await learn('more', recipe.demonstrations + round * count, count);
   }
   return tokens;
+}
+
+export function lessonOf(
+  kind: keyof typeof PACES,
+  { seed, first, count }: { readonly seed: number; readonly first: number; readonly count: number },
+): Lesson<Question> {
+  const create = kind === 'drills' ? createDrill : createDemonstration;
+  return { create: (index) => create(seed, index), first, count, pace: PACES[kind] };
 }
 
 /** Why a model is not ready for GRPO yet, in words; undefined if it is. */

@@ -3,6 +3,7 @@ import type { Group } from '../types.ts';
 import type { AdvantageOptions } from './advantages/advantage.ts';
 import { comparesAttempts } from './advantages/estimate.ts';
 import { type CorrectionOptions, REJECTION_STATISTICS } from './correction.ts';
+import type { FiltrationOptions } from './filtration.ts';
 import type { KlOptions } from './kl.ts';
 import type { Aggregation } from './losses/aggregation.ts';
 import type { LossOptions } from './losses/loss.ts';
@@ -37,6 +38,7 @@ export interface Algorithm {
   /** Whether rewards of turns and tools join the token rewards. Off: only the trajectory's reward counts. */
   readonly turnRewards: boolean;
   readonly critic?: CriticOptions;
+  readonly filtration?: FiltrationOptions;
 }
 
 export interface DynamicSampling {
@@ -61,6 +63,10 @@ export interface CriticOptions {
   readonly warmupSteps: number;
   /** Absent: the policy's. Unused where the value head sits on the policy. */
   readonly learningRate?: number;
+  /** A folder or hub name to start from; absent: the policy's own model. */
+  readonly model?: string;
+  /** The value head sits on the policy itself: one model, one pass. */
+  readonly shared: boolean;
   /** Weight of the value loss where the value head sits on the policy itself. */
   readonly coefficient: number;
 }
@@ -98,7 +104,7 @@ export interface AlgorithmSetting {
 
 /** Refuses, before anything starts, what cannot work. */
 export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting): void {
-  const { name, advantage, loss, aggregation, kl, critic, correction, overlong } = algorithm;
+  const { name, advantage, loss, aggregation, kl, critic, correction, overlong, filtration } = algorithm;
   const refuse = (problem: string): never => {
     throw new ConfigError(problem);
   };
@@ -122,6 +128,22 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
   if (critic && setting.criticCan && !setting.criticCan.has('value')) {
     refuse(`${name} needs a critic, but its trainer has no value head; open it as a critic, or use grpo()`);
   }
+  if (critic?.shared && !setting.can.has('value')) {
+    refuse(
+      `the critic of ${name} is a value head on the policy, but this trainer has none; use critic: { shared: false }`,
+    );
+  }
+  if (critic?.shared && critic.model !== undefined) {
+    refuse(
+      `the critic of ${name} is a value head on the policy, and also a model of its own, ${critic.model}; give one of shared and model`,
+    );
+  }
+  if (filtration && advantage.kind !== 'gae') {
+    refuse(`policy filtration is for PPO, where a critic gives the advantage; ${name} compares attempts`);
+  }
+  if (filtration && !(filtration.power >= 0)) {
+    refuse(`the power of the policy filtration is ${filtration.power}; use 0 or more, such as 2`);
+  }
   if (critic && !(critic.clip >= 0)) refuse(`the critic's clip is ${critic.clip}; use 0 (off) or more`);
   if ('low' in loss) {
     for (const bound of ['low', 'high'] as const) {
@@ -138,6 +160,16 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
     );
   }
   if (loss.kind === 'dro' && !(loss.beta > 0)) refuse(`dro's beta is ${loss.beta}; use a number above 0`);
+  if (loss.kind === 'sapo' && !(loss.positive > 0 && loss.negative > 0)) {
+    refuse(`sapo's gates are ${loss.positive} and ${loss.negative}; use numbers above 0, such as 1 and 1.05`);
+  }
+  if (loss.kind === 'dppo' && !(loss.cap > 0)) refuse(`dppo's cap is ${loss.cap}; use a ratio such as 20`);
+  if ('fraction' in loss && !(loss.fraction > 0 && loss.fraction <= 1)) {
+    refuse(`${loss.kind} acts on ${loss.fraction} of the tokens; use a share above 0, such as 0.0002`);
+  }
+  if (loss.kind === 'clip-cov' && !(loss.covariance[0] < loss.covariance[1])) {
+    refuse(`clip-cov cuts covariances from ${loss.covariance.join(' to ')}; use low before high, such as 1, 5`);
+  }
   if (
     aggregation.kind === 'sequence-mean-token-sum-norm' &&
     !((aggregation.divisor ?? setting.tokensPerTrajectory ?? 0) > 0)
@@ -181,9 +213,16 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
       `the over-long buffer is ${overlong.bufferTokens} of ${overlong.maxTokens} tokens; use more than 0 and at most all`,
     );
   }
+  if (advantage.kind === 'gpg' && !(advantage.norm > 0)) {
+    refuse(`gpg() divides the advantage by ${advantage.norm}; use a number above 0`);
+  }
+  if (advantage.kind === 'gdpo' && Object.keys(advantage.weights).length === 0) {
+    refuse('gdpo() weighs no reward, so nothing would be learned; give each its weight, such as { correct: 1 }');
+  }
   if (advantage.kind === 'gdpo' && setting.rewardNames) {
     for (const reward of Object.keys(advantage.weights)) {
-      if (!setting.rewardNames.includes(reward)) {
+      // A reward that gives several numbers has parts: `NAME/part`.
+      if (!setting.rewardNames.includes(reward.split('/')[0]!)) {
         refuse(
           `gdpo() weighs the reward '${reward}', but the run has ${setting.rewardNames.join(', ') || 'none'}`,
         );

@@ -266,18 +266,23 @@ export function klCov(
   };
 }
 
-/** PPO (Schulman et al. 2017): GAE from a critic. The run brings the critic: a model of its own, or a value head. */
+/**
+ * PPO (Schulman et al. 2017): GAE from a critic. The run brings the critic: a model of its own, or with
+ * `critic: { shared: true }` a value head on the policy. With `filtration` it is PF-PPO (filtration.ts).
+ */
 export function ppo(
   options: CommonOptions & {
     readonly discount?: number;
     readonly lambda?: number;
     readonly critic?: Partial<NonNullable<Algorithm['critic']>>;
+    readonly filtration?: Partial<NonNullable<Algorithm['filtration']>>;
   } = {},
 ): Algorithm {
   return assemble(options, {
     name: 'PPO',
     advantage: { kind: 'gae', discount: options.discount ?? 1, lambda: options.lambda ?? 1 },
-    critic: { clip: 0.5, warmupSteps: 0, coefficient: 0.5, ...options.critic },
+    critic: { clip: 0.5, warmupSteps: 0, shared: false, coefficient: 0.5, ...options.critic },
+    ...(options.filtration ? { filtration: { method: 'power', power: 2, ...options.filtration } } : {}),
   });
 }
 

@@ -40,7 +40,7 @@ export interface CorrectionOptions {
   /** Tokens or sequences that are not trained unless all pass. Note the direction in `passes`. */
   readonly rejection?: readonly { readonly statistic: RejectionStatistic; readonly bounds: Bounds }[];
   /** A token sampled n versions ago weighs 2^(−n / halfLifeVersions); past `maxVersions` it is not trained. */
-  readonly staleness?: { readonly halfLifeVersions: number; readonly maxVersions?: number };
+  readonly staleness?: { readonly halfLifeVersions?: number; readonly maxVersions?: number };
 }
 
 export interface CorrectionInput {
@@ -97,7 +97,7 @@ function meanWeight(lists: readonly Float64Array[], level: 'token' | 'sequence')
 }
 
 const freshness = (age: number, staleness: CorrectionOptions['staleness']) =>
-  staleness ? 2 ** (-age / staleness.halfLifeVersions) : 1;
+  staleness?.halfLifeVersions === undefined ? 1 : 2 ** (-age / staleness.halfLifeVersions);
 
 function keptTokens({ logRatios, ages }: CorrectionInput, options: CorrectionOptions): Uint8Array {
   const keep = new Uint8Array(logRatios.length).fill(1);

@@ -1,10 +1,12 @@
 import { ConfigError, TrainerError } from '../errors.ts';
+import { hashSeed } from '../lib/random.ts';
 import type { Metrics } from '../types.ts';
 import type { Algorithm } from './algorithm.ts';
 import type { Batch } from './batch.ts';
 import { setAside } from './batch-file.ts';
 import { type Correction, type CorrectionOptions, correct } from './correction.ts';
 import { assignCredit } from './credit.ts';
+import { filterTrajectories } from './filtration.ts';
 import { NonFiniteError } from './guard.ts';
 import { type Watched, watchHealth } from './health.ts';
 import { adaptKlCoefficient } from './kl.ts';
@@ -202,6 +204,13 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
     klCoefficient,
   });
 
+  const filtered =
+    algorithm.filtration && filterTrajectories(batch, algorithm.filtration, hashSeed(seed, 'filtration'));
+  const trained = filtered ? membersOf(filtered.batch) : members;
+  const trainedContext = filtered ? { ...context, batch: filtered.batch } : context;
+  const taken = <L>(lists: readonly L[]) =>
+    filtered ? filtered.origin.map((index) => lists[index]!) : lists;
+
   const criticMetrics: Metrics = {};
   if (critic && values && credit.returns) {
     criticMetrics['critic/vf_explained_var'] = explainedVariance(values, credit.returns);
@@ -213,20 +222,24 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
         trainer: critic,
         options: algorithm.critic!,
         aggregation: algorithm.aggregation,
-        members,
-        values,
-        returns: credit.returns,
+        members: trained,
+        values: taken(values),
+        returns: taken(credit.returns),
         tokensPerTrajectory,
       };
       Object.assign(
         criticMetrics,
-        await updateCritic(input, { ...schedule, adam }, context, progress('critic')),
+        await updateCritic(input, { ...schedule, adam }, trainedContext, progress('critic')),
       );
     }
   }
 
   const warmingUp = algorithm.critic !== undefined && batch.step <= algorithm.critic.warmupSteps;
-  const shared = sharesValueHead ? { values, returns: credit.returns } : {};
+  const shared =
+    sharesValueHead && values && credit.returns
+      ? { values: taken(values), returns: taken(credit.returns) }
+      : {};
+  const advantages = taken(credit.advantages);
   const actor =
     warmingUp && !sharesValueHead
       ? undefined
@@ -234,33 +247,42 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
           {
             trainer,
             algorithm,
-            members,
-            behaviour,
-            old,
-            reference,
-            advantages: warmingUp ? credit.advantages.map((list) => list.map(() => 0)) : credit.advantages,
-            weights: correction?.weights,
-            keep: correction?.keep,
-            ages,
+            members: trained,
+            behaviour: taken(behaviour),
+            old: old && taken(old),
+            reference: reference && taken(reference),
+            advantages: warmingUp ? advantages.map((list) => list.map(() => 0)) : advantages,
+            weights: correction && taken(correction.weights),
+            keep: correction && taken(correction.keep),
+            ages: taken(ages),
             ...shared,
             klCoefficient: warmingUp ? 0 : klCoefficient,
             measureEntropy: trainer.can.has('entropy') && !scored?.entropy,
             tokensPerTrajectory,
           },
           schedule,
-          context,
+          trainedContext,
           progress('actor'),
         );
 
   if (actor?.metrics['actor/grad_norm']) await probeWeights(trainer, members, context);
-  const before = scored?.logprob ?? actor?.firstLogprobs;
-  const entropy = scored?.entropy ?? actor?.firstEntropy;
+  const putBack = (lists: Float64Array[] | undefined) => {
+    if (!filtered || !lists) return lists;
+    const back: Float64Array[] = members.map(() => new Float64Array());
+    lists.forEach((list, at) => {
+      if (list.length > 0) back[filtered.origin[at]!] = list;
+    });
+    return back;
+  };
+  const before = scored?.logprob ?? putBack(actor?.firstLogprobs);
+  const entropy = scored?.entropy ?? putBack(actor?.firstEntropy);
   const seen = members.map((_, index) => index).filter((index) => before?.[index]?.length);
   const metrics: Metrics = {
     ...credit.metrics,
     ...criticMetrics,
     ...actor?.metrics,
     ...correction?.metrics,
+    ...(filtered ? { 'training/filtration/kept_share': filtered.keptShare } : {}),
     ...(scored?.entropy ? { 'actor/entropy': mean(flatten(scored.entropy)) } : {}),
     ...rolloutGap(
       seen.map((index) => before![index]!),

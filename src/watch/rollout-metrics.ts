@@ -1,4 +1,5 @@
 import type { Group, Metrics, Scored } from '../types.ts';
+import { problemsOf } from './problems.ts';
 
 /**
  * What a step's trajectories say, as named numbers. Names follow verl's where verl has one; `reward_mean` and
@@ -8,9 +9,8 @@ export function rolloutMetrics(groups: readonly Group[]): Metrics {
   const all = groups.flatMap((group) => group.attempts);
   const scored = all.filter((attempt) => attempt.reward !== undefined);
   const calls = all.flatMap(({ trajectory }) => trajectory.turns.flatMap((turn) => turn.toolRuns));
-  const problems = all.flatMap(({ trajectory }) => trajectory.turns.flatMap((turn) => turn.problems));
-  const unreadable = problems.filter((problem) => problem.kind === 'malformed-call').length;
-  const invalid = calls.filter((call) => call.problem !== undefined).length + unreadable;
+  const problems = all.flatMap(({ trajectory }) => trajectory.turns.flatMap(problemsOf));
+  const unreadable = problems.length - calls.filter((call) => call.problem !== undefined).length;
   const attempted = calls.length + unreadable;
   const metrics: Metrics = {
     ...spread(
@@ -35,7 +35,7 @@ export function rolloutMetrics(groups: readonly Group[]): Metrics {
     reward_mean: mean(scored.map((attempt) => attempt.reward!)),
   };
   if (attempted > 0) {
-    metrics['tools/valid'] = 1 - invalid / attempted;
+    metrics['tools/valid'] = 1 - problems.length / attempted;
     metrics['tool_call_success'] = metrics['tools/valid'];
   }
   for (const problem of problems) add(metrics, `tools/problems/${problem.kind}`);

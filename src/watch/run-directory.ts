@@ -11,6 +11,7 @@ import type { Metrics } from '../types.ts';
  *   options.json                    resolved options, the config module's hash, git commit
  *   metrics.jsonl                   one line a step
  *   trajectories/step_N.*           what was said and sampled (trajectory-store.ts)
+ *   evaluations/SET/                trajectories of a validation set, laid out as here (evaluation-store.ts)
  *   blobs/                          images by hash
  *   checkpoints/global_step_N/      weights, optimizer, state.json; written beside and renamed
  *   checkpoints/latest              the name of the newest complete one
@@ -34,6 +35,7 @@ export const runPaths = (directory: string) => ({
   options: join(directory, 'options.json'),
   metrics: join(directory, 'metrics.jsonl'),
   trajectories: join(directory, 'trajectories'),
+  evaluations: join(directory, 'evaluations'),
   blobs: join(directory, 'blobs'),
   checkpoints: join(directory, 'checkpoints'),
   latest: join(directory, 'checkpoints', 'latest'),
@@ -152,14 +154,25 @@ export async function discardPast(directory: string, step: number, stamp: string
   const bin = join(paths.discarded, stamp);
   const lines = await readMetrics(directory);
   const past = lines.filter((line) => line.step > step);
-  const files = await readdir(paths.trajectories).catch(() => []);
-  const moved = files.filter((file) => Number(/^step_(\d+)\./.exec(file)?.[1] ?? -1) > step);
-  if (past.length > 0 || moved.length > 0) await mkdir(bin, { recursive: true });
-  if (past.length > 0) await writeFile(join(bin, 'metrics.jsonl'), toLines(past));
-  for (const file of moved) await rename(join(paths.trajectories, file), join(bin, file));
+  if (past.length > 0) {
+    await mkdir(bin, { recursive: true });
+    await writeFile(join(bin, 'metrics.jsonl'), toLines(past));
+  }
+  await moveStepsPast(paths.trajectories, step, bin);
+  for (const set of await readdir(paths.evaluations).catch(() => [])) {
+    const { trajectories } = runPaths(join(paths.evaluations, set));
+    await moveStepsPast(trajectories, step, join(bin, 'evaluations', set));
+  }
   // Rewritten even when nothing is past: it may end in a torn line.
   await writeFileAtomically(paths.metrics, toLines(lines.filter((line) => line.step <= step)));
   await rm(paths.summary, { force: true });
+}
+
+async function moveStepsPast(folder: string, step: number, bin: string): Promise<void> {
+  const files = await readdir(folder).catch(() => []);
+  const past = files.filter((file) => Number(/^step_(\d+)\./.exec(file)?.[1] ?? -1) > step);
+  if (past.length > 0) await mkdir(bin, { recursive: true });
+  for (const file of past) await rename(join(folder, file), join(bin, file));
 }
 
 const toLines = (items: readonly unknown[]) => items.map((item) => `${JSON.stringify(item)}\n`).join('');

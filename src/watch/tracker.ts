@@ -14,7 +14,7 @@ export interface Tracker {
   open?(run: TrackedRun, signal: AbortSignal): Promise<void>;
   /** Lines in order of step. */
   log?(lines: readonly TrackedLine[], signal: AbortSignal): Promise<void>;
-  /** All attempts at so many tasks of a step, chosen at random; absent: all tasks. */
+  /** All attempts at so many tasks of a step and of each validation set, chosen at random; absent: all tasks. */
   readonly tracedTasksPerStep?: number | undefined;
   trace?(trajectories: readonly Scored[], signal: AbortSignal): Promise<void>;
   /** After the last line. `stopped` can be resumed. */

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { DatasetError } from '../errors.ts';
 import { writeFileAtomically } from '../lib/files.ts';
 import type { End, Group, Segment, Task, Trajectory } from '../types.ts';
+import { problemsOf } from './problems.ts';
 import { RUN_FORMAT, runPaths } from './run-directory.ts';
 
 /**
@@ -112,7 +113,7 @@ export async function writeTrajectories(
       reward: reward ?? null,
       end: trajectory.end,
       turns: trajectory.turns.length,
-      problems: trajectory.turns.reduce((sum, turn) => sum + turn.problems.length, 0),
+      problems: trajectory.turns.reduce((sum, turn) => sum + problemsOf(turn).length, 0),
       tokens: segments.reduce((sum, segment) => sum + segment.ids.length, 0),
       sampledTokens: segments.reduce((sum, segment) => sum + count(segment.sampled), 0),
       advantage: lastAdvantage(segments, (position) => notes(trajectory.id, position)),

@@ -8,24 +8,31 @@ export interface Attempt {
   readonly kind: 'reach' | 'endless' | 'greedy' | 'flood';
   /** FILE, FOLDER, OUT, PORT, SOCKET, PID, HOST stand for what the host has. */
   readonly code: string;
+  /** It goes for what lies beyond the process, and is tried also from outside the interpreter. */
+  readonly outside?: boolean;
 }
 
+const beyond = (attempt: Attempt): Attempt => ({ ...attempt, outside: true });
 const reach = (name: string, code: string): Attempt => ({ name, kind: 'reach', code });
 const endless = (name: string, code: string): Attempt => ({ name, kind: 'endless', code });
 const greedy = (name: string, code: string): Attempt => ({ name, kind: 'greedy', code });
 const flood = (name: string, code: string): Attempt => ({ name, kind: 'flood', code });
 
 export const JAVASCRIPT: readonly Attempt[] = [
-  reach(
-    'reads a file by require',
-    `if (require('fs').readFileSync('FILE', 'utf8') === 'secret') console.log('REACHED')`,
+  beyond(
+    reach(
+      'reads a file by require',
+      `if (require('fs').readFileSync('FILE', 'utf8') === 'secret') console.log('REACHED')`,
+    ),
   ),
-  reach(
-    'reads a file by import()',
-    `import('node:fs').then((fs) => fs.readFileSync('FILE', 'utf8') === 'secret' && console.log('REACHED'))`,
+  beyond(
+    reach(
+      'reads a file by import()',
+      `import('node:fs').then((fs) => fs.readFileSync('FILE', 'utf8') === 'secret' && console.log('REACHED'))`,
+    ),
   ),
-  reach('writes a file', `require('fs').writeFileSync('OUT', 'x')`),
-  reach('reads the environment', `if (process.env.ROLLCALL_SECRET) console.log('REACHED')`),
+  beyond(reach('writes a file', `require('fs').writeFileSync('OUT', 'x')`)),
+  beyond(reach('reads the environment', `if (process.env.ROLLCALL_SECRET) console.log('REACHED')`)),
   reach(
     'finds process by the function constructor',
     `if ((() => {}).constructor('return process')().pid) console.log('REACHED')`,
@@ -48,25 +55,57 @@ export const JAVASCRIPT: readonly Attempt[] = [
     'reads host names in a stack',
     `try { null.x } catch (error) { if (/node:|\\[eval\\]/.test(error.stack)) console.log('REACHED') }`,
   ),
-  reach(
-    'asks a server by fetch',
-    `fetch('http://127.0.0.1:PORT').then((answer) => answer.text()).then((text) => text === 'hello' && console.log('REACHED'))`,
+  beyond(
+    reach(
+      'asks a server by fetch',
+      `fetch('http://127.0.0.1:PORT').then((answer) => answer.text()).then((text) => text === 'hello' && console.log('REACHED'))`,
+    ),
   ),
-  reach(
-    'asks a server by a socket',
-    `require('net').connect(PORT, '127.0.0.1', () => { console.log('REACHED'); process.exit() })`,
+  beyond(
+    reach(
+      'asks a server by a socket',
+      `require('net').connect(PORT, '127.0.0.1', () => { console.log('REACHED'); process.exit() })`,
+    ),
   ),
-  reach('runs a program', `if (require('child_process').execSync('echo hi').length) console.log('REACHED')`),
+  beyond(
+    reach(
+      'runs a program',
+      `if (require('child_process').execSync('echo hi').length) console.log('REACHED')`,
+    ),
+  ),
   reach(
     'starts a thread',
     `new (require('worker_threads').Worker)('1', { eval: true }); console.log('REACHED')`,
   ),
-  reach('signals the host', `process.kill(PID, 0); console.log('REACHED')`),
+  beyond(reach('signals the host', `process.kill(PID, 0); console.log('REACHED')`)),
   reach(
     'loads a built-in module by its loader',
     `if (process.getBuiltinModule || require('module')._load('fs')) console.log('REACHED')`,
   ),
-  reach('learns the name of the machine', `if (require('os').hostname() === 'HOST') console.log('REACHED')`),
+  beyond(
+    reach(
+      'learns the name of the machine',
+      `if (require('os').hostname() === 'HOST') console.log('REACHED')`,
+    ),
+  ),
+  beyond(
+    reach(
+      'reads the environment of the host process',
+      `if (require('fs').readFileSync('/proc/PID/environ').length > 0) console.log('REACHED')`,
+    ),
+  ),
+  beyond(
+    greedy(
+      'starts processes',
+      `const all = Array.from({ length: 4 }, () => require('child_process').spawn(process.execPath, ['-e', 'setTimeout(() => {}, 1500)'])); setTimeout(() => { if (all.every((one) => one.pid && one.exitCode === null && one.signalCode === null)) console.log('TAKEN'); process.exit() }, 1000)`,
+    ),
+  ),
+  beyond(
+    reach(
+      'asks a server over a socket in the file system',
+      `require('net').connect('SOCKET', () => { console.log('REACHED'); process.exit() })`,
+    ),
+  ),
   endless('loops', 'for (;;);'),
   endless('loops and catches what ends it', 'for (;;) { try { for (;;); } catch {} finally { continue } }'),
   endless('loops in microtasks', 'const again = () => Promise.resolve().then(again); again()'),
@@ -77,11 +116,13 @@ export const JAVASCRIPT: readonly Attempt[] = [
   endless('loops in a proxy', 'const p = new Proxy({}, { get() { for (;;); } }); p.x'),
   endless('stays by a timer', 'setInterval(() => {}, 10)'),
   endless('waits for memory to change', 'Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)'),
-  greedy(
-    'takes memory in arrays',
-    'const all = []; for (let i = 0; i < 400; i++) all.push(new Uint8Array(1048576).fill(1)); console.log("TAKEN")',
+  beyond(
+    greedy(
+      'takes memory in arrays',
+      'const all = []; for (let i = 0; i < 400; i++) all.push(new Uint8Array(1048576).fill(1)); console.log("TAKEN")',
+    ),
   ),
-  greedy('takes memory at once', 'new Uint8Array(512 * 1048576).fill(1); console.log("TAKEN")'),
+  beyond(greedy('takes memory at once', 'new Uint8Array(512 * 1048576).fill(1); console.log("TAKEN")')),
   greedy(
     'takes memory in a long text',
     `const text = 'x'.repeat(2 ** 28); if (text.lastIndexOf('y') === -1) console.log("TAKEN")`,

@@ -7,6 +7,8 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openSandbox, type Sandbox } from 'rollcall';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { findBoxPrograms } from '../../src/lib/sandbox/bubblewrap.ts';
+import { startBoxedNode } from '../../src/lib/sandbox/node-box.ts';
 import { type Attempt, JAVASCRIPT, PYTHON } from './attempts.ts';
 
 const LIMITS = {
@@ -143,13 +145,107 @@ test('there are at least 30 attempts, here and in the proof', () => {
   expect(chosen(JAVASCRIPT).length + chosen(PYTHON).length).toBeGreaterThanOrEqual(30);
 });
 
-describe('JavaScript', () => {
+/** Why this platform cannot contain a language, if it cannot. */
+const whyNot = (language: Sandbox['language']) =>
+  openSandbox(language, LIMITS).then(
+    async (sandbox) => sandbox.close().then(() => undefined),
+    (error: Error) => error.message,
+  );
+
+async function withoutPrograms<R>(work: () => Promise<R>): Promise<R> {
+  const path = process.env['PATH'];
+  process.env['PATH'] = folder;
+  try {
+    return await work();
+  } finally {
+    process.env['PATH'] = path;
+  }
+}
+
+const onLinux = process.platform === 'linux';
+const noSystem = onLinux ? await whyNot('javascript') : 'there is no boundary of the system here';
+
+describe.skipIf(noSystem !== undefined)(`JavaScript within the system's boundary ${noSystem ?? ''}`, () => {
   let sandbox: Sandbox;
   beforeAll(async () => {
     sandbox = await openSandbox('javascript', LIMITS);
   });
   afterAll(() => sandbox.close());
+
+  test('that boundary is the default', () => {
+    expect(sandbox).toMatchObject({ language: 'javascript', boundary: 'system' });
+  });
+
   suite(JAVASCRIPT, [process.execPath, '-e'], () => sandbox);
+});
+
+describe.runIf(onLinux)('JavaScript on a machine that should have the boundary and has not', () => {
+  test('it is refused in words, not weakened', async () => {
+    await withoutPrograms(async () => {
+      await expect(openSandbox('javascript')).rejects.toThrow(
+        /needs bubblewrap \(Debian, Ubuntu: apt-get install bubblewrap\), prlimit .*boundary: 'interpreter'/,
+      );
+      const trusting = await openSandbox('javascript', { boundary: 'interpreter' });
+      expect(trusting.boundary).toBe('interpreter');
+      await trusting.close();
+    });
+  });
+});
+
+/** What a program could do that had broken out of the interpreter and run as the process around it. */
+describe.skipIf(noSystem !== undefined)(`the box, with the interpreter taken over ${noSystem ?? ''}`, () => {
+  const programs = findBoxPrograms();
+  const start = (code: string) => {
+    if ('missing' in programs) throw new Error('unreachable');
+    return startBoxedNode(programs, {
+      module: './taken-over',
+      callerUrl: import.meta.url,
+      packages: ['quickjs-emscripten-core'],
+      memoryMiB: LIMITS.memoryMiB,
+      words: [code],
+    });
+  };
+  const run = async (attempt: Attempt) => {
+    const { code, out } = prepared(attempt);
+    const child = start(code);
+    let text = '';
+    child.stdout!.on('data', (chunk: Buffer) => {
+      text += chunk.toString();
+    });
+    const closed = new Promise((resolve) => child.on('close', resolve));
+    await Promise.race([closed, pause(LIMITS.milliseconds)]);
+    child.kill('SIGKILL');
+    await closed;
+    return { text, bytes: text.length, ended: true, madeFile: existsSync(out) };
+  };
+
+  test('it runs there', async () => {
+    const answer = await run({
+      name: '',
+      kind: 'reach',
+      code: `console.log(require('fs').readdirSync('/'))`,
+    });
+    expect(answer.text).toContain('box');
+    expect(answer.text).not.toMatch(/etc|home|root|var/);
+  });
+
+  test.each(JAVASCRIPT.filter(({ outside }) => outside))(
+    '$kind: $name',
+    { timeout: 90_000 },
+    async (attempt) => {
+      expect(succeeded(attempt, await runFreely(attempt, [process.execPath, '-e']))).toBe(true);
+      expect(succeeded(attempt, await run(attempt))).toBe(false);
+    },
+  );
+});
+
+describe("JavaScript within the interpreter's boundary", () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    sandbox = await openSandbox('javascript', { ...LIMITS, boundary: 'interpreter' });
+  });
+  afterAll(() => sandbox.close());
+  suite(ALL ? JAVASCRIPT : [], [process.execPath, '-e'], () => sandbox);
 
   test('a program reads stdin, prints, and fails with its message', async () => {
     expect(await sandbox.run('console.log(stdin.length, { a: [1] })', { stdin: 'four' })).toMatchObject({
@@ -180,21 +276,15 @@ describe('JavaScript', () => {
 });
 
 describe('Python', async () => {
-  const refused = await openSandbox('python', LIMITS).then(
-    async (sandbox) => sandbox.close().then(() => undefined),
-    (error: Error) => error.message,
-  );
+  const refused = await whyNot('python');
 
-  test('it is refused in words where bubblewrap is absent', async () => {
-    const path = process.env['PATH'];
-    process.env['PATH'] = folder;
-    try {
-      await expect(openSandbox('python')).rejects.toThrow(
+  test('it is refused in words where bubblewrap is absent, and without a boundary always', async () => {
+    await withoutPrograms(() =>
+      expect(openSandbox('python')).rejects.toThrow(
         /needs .*bubblewrap \(Debian, Ubuntu: apt-get install bubblewrap\)/,
-      );
-    } finally {
-      process.env['PATH'] = path;
-    }
+      ),
+    );
+    await expect(openSandbox('python', { boundary: 'interpreter' })).rejects.toThrow('contains nothing');
   });
 
   describe.skipIf(refused !== undefined)(`where this platform can contain it ${refused ?? ''}`, () => {

@@ -1,5 +1,6 @@
 import { memo } from 'react';
 import type { Content, Message, ToolCall, Turn } from '../../src/types.ts';
+import { problemsOf } from '../../src/watch/problems.ts';
 import type { StoredTrajectory } from '../../src/watch/trajectory-store.ts';
 import { api } from './data.ts';
 import { short } from './numbers.ts';
@@ -101,7 +102,7 @@ function CallView({ call }: { readonly call: ToolCall }) {
 }
 
 function TurnNotes({ turn }: { readonly turn: Turn }) {
-  const problems = [...turn.problems, ...turn.toolRuns.flatMap(({ problem }) => problem ?? [])];
+  const problems = problemsOf(turn);
   const rewards = [turn.reward, ...turn.toolRuns.map(({ reward }) => reward)].filter(
     (reward) => reward !== undefined,
   );

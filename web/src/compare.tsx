@@ -29,8 +29,11 @@ export function Compare({ runs, run }: ViewProps) {
   const left = readPlace(route.get('left')) ?? fallback;
   const leftStep = useApi<StepView>(left && api.step(left.run, left.step));
   const task = leftStep.data?.attempts[left?.position ?? 0]?.taskIndex;
-  const places = useApis<TaskPlaces>(task === undefined ? [] : runs.map(({ id }) => api.task(id, task)));
-  const elsewhere = runs.flatMap((one, at) => (places[at]?.steps ?? []).map((step) => ({ run: one, step })));
+  // Task 3 of a validation set is another than task 3 of training.
+  const set = runs.find(({ id }) => id === left?.run)?.evaluation ?? null;
+  const same = runs.filter(({ evaluation }) => evaluation === set);
+  const places = useApis<TaskPlaces>(task === undefined ? [] : same.map(({ id }) => api.task(id, task)));
+  const elsewhere = same.flatMap((one, at) => (places[at]?.steps ?? []).map((step) => ({ run: one, step })));
   const right = readPlace(route.get('right')) ?? (left && defaultRight(left, elsewhere));
   const rightStep = useApi<StepView>(right && api.step(right.run, right.step));
   const titles = [leftStep.data, rightStep.data].map((view) =>

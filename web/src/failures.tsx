@@ -29,11 +29,11 @@ export function Failures({ run }: ViewProps) {
     step === undefined || !data?.recorded.includes(step) ? undefined : api.failures(run.id, step),
   );
   const rows =
-    listed.data?.failures.filter(({ kind }) => chosen === undefined || matches(kind, chosen)) ?? [];
+    listed.data?.failures.filter(({ kind }) => chosen === undefined || kind === chosen) ?? [];
   if (!data) return <Notice error={error} what="failures" />;
   return (
     <>
-      {kinds.length === 0 && (
+      {kinds.length === 0 && data.steps.length > 0 && (
         <p className="quiet">Nothing has gone wrong: every attempt completed and every tool call ran.</p>
       )}
       {kinds.length > 0 && (
@@ -142,31 +142,16 @@ function Bars({
   );
 }
 
-const TOOL_RUNS = 'tools/runs';
-
-/** From the metrics: every end but `completed`, mistakes that could not be read, and calls that ran and failed. */
-function kindsOf({ steps, series }: MetricsView): Kind[] {
+/** From the metrics: every end but `completed`, and every mistake of the model. */
+function kindsOf({ series }: MetricsView): Kind[] {
   const kinds: Kind[] = [];
   for (const [name, values] of Object.entries(series)) {
     const label = /^(?:ends|tools\/problems)\/(.+)$/.exec(name)?.[1];
     if (label === undefined || label === 'completed') continue;
     kinds.push({ name, label, counts: values.map((value) => value ?? 0) });
   }
-  const failed = steps.map((_, at) => {
-    const valid = series['tools/valid']?.[at] ?? 1;
-    const calls = series['tools/calls']?.[at] ?? 0;
-    return Math.max(
-      0,
-      Math.round((1 - valid) * calls) - (series['tools/problems/malformed-call']?.[at] ?? 0),
-    );
-  });
-  if (total(failed) > 0) kinds.push({ name: TOOL_RUNS, label: 'failed tool runs', counts: failed });
   return kinds.sort((a, b) => total(b.counts) - total(a.counts));
 }
-
-const UNREAD = 'tools/problems/malformed-call';
-const matches = (kind: string, chosen: string) =>
-  chosen === TOOL_RUNS ? kind.startsWith('tools/problems/') && kind !== UNREAD : kind === chosen;
 
 const total = (counts: readonly number[]) => counts.reduce((sum, count) => sum + count, 0);
 

@@ -45,11 +45,13 @@ const CHARTS: readonly ChartSpec[] = [
     names: ['training/rollout_probs_diff_mean', 'training/rollout_probs_diff_max'],
   },
   { title: 'Time', hint: 'seconds per step, by part', names: [/^timing_s\//] },
+  { title: 'Throughput', hint: 'tokens per second of a step', names: ['perf/throughput'] },
   {
-    title: 'Processor and memory',
-    hint: 'use while the step ran',
-    names: [/^perf\/(cpu|gpu|memory|max_memory|mfu)/, 'perf/throughput'],
+    title: 'Processors',
+    hint: 'share of this machine in use',
+    names: ['perf/cpu_share', 'perf/gpu_share'],
   },
+  { title: 'Memory', hint: 'gigabytes on this machine', names: [/^perf\/\w+_memory(_used)?_gb$/] },
 ];
 
 const DASHES = [undefined, [6, 3], [2, 3], [9, 3, 2, 3], [1, 2]] as const;
@@ -57,7 +59,7 @@ const MOST_FOUND = 12;
 
 export function Overview({ runs }: ViewProps) {
   const route = useRoute();
-  const own = runs.filter((run) => run.fork === null);
+  const own = runs.filter((run) => run.parent === null);
   const named = route.get('runs')?.split(',');
   const shown = own.filter(({ id }) => named?.includes(id) ?? true);
   const smoothing = route.number('smooth') ?? 0;
@@ -136,7 +138,7 @@ export function Overview({ runs }: ViewProps) {
         </label>
       </div>
       <RunTable loaded={loaded} />
-      <StepCursor at={at} loaded={loaded} onMove={move} />
+      <StepCursor at={at} loaded={loaded} runs={runs} onMove={move} />
       {foundCharts.length > 0 && <Grid charts={foundCharts} smoothing={smoothing} at={at} />}
       <Grid charts={visible} smoothing={smoothing} at={at} />
       {loaded.length > 0 && visible.length === 0 && <p className="quiet">No step has finished yet.</p>}
@@ -204,10 +206,12 @@ function Grid({
 function StepCursor({
   at,
   loaded,
+  runs,
   onMove,
 }: {
   at: number | undefined;
   loaded: readonly Loaded[];
+  runs: readonly RunSummary[];
   onMove: (by: number) => void;
 }) {
   if (at === undefined) {
@@ -236,6 +240,10 @@ function StepCursor({
         const index = view.steps.indexOf(at);
         const value = (name: string) => short(view.series[name]?.[index]);
         const validation = Object.keys(view.series).find((name) => /^val-core\//.test(name));
+        const evaluations =
+          validation !== undefined && typeof view.series[validation]?.[index] === 'number'
+            ? runs.filter((one) => one.parent === run.id && one.evaluation !== null)
+            : [];
         return (
           <div className="row" key={run.id}>
             <RunDot index={colour} /> {run.name}
@@ -263,6 +271,11 @@ function StepCursor({
                 <a href={href('failures', { run: run.id, step: at })}>failures</a>
               </>
             )}
+            {evaluations.map(({ id, evaluation }) => (
+              <a key={id} href={href('step', { run: id, step: at })}>
+                evaluation on {evaluation}
+              </a>
+            ))}
           </div>
         );
       })}
@@ -340,7 +353,7 @@ function linesOf(wanted: readonly (string | RegExp)[], loaded: readonly Loaded[]
     );
     for (const [index, name] of names.entries()) {
       const dash = loaded.length > 1 ? DASHES[index % DASHES.length] : undefined;
-      const metric = name.replace(/^(timing_s|actor|critic|training|val-core)\//, '');
+      const metric = name.replace(/^(timing_s|perf|actor|critic|training|val-core)\//, '');
       lines.push({
         label: loaded.length > 1 ? (names.length > 1 ? `${run.name} ${metric}` : run.name) : metric,
         colour: lineColour(loaded.length > 1 ? colour : colour + index),

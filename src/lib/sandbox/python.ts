@@ -1,31 +1,24 @@
-/**
- * Python in bubblewrap: new namespaces for processes, network, users, names and messages, a read-only `/usr`, a small
- * temporary disk, no environment. `prlimit` bounds each process. As root the sandbox first becomes `nobody`, for whom
- * the number of processes can be bounded.
- */
+/** Python in bubblewrap, with a read-only `/usr` and a small temporary disk. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
+import { type BoxPrograms, boxCommand, boxUser, findBoxPrograms, mebibytes, usrLinks } from './bubblewrap.ts';
 import type { Sandbox, SandboxLimits, SandboxResult, SandboxRunOptions } from './sandbox.ts';
 
 const PYTHON = '/usr/bin/python3';
-const NOBODY = 65_534;
 
 export async function openPythonSandbox(limits: SandboxLimits): Promise<Sandbox> {
-  const [bwrap, prlimit] = ['bwrap', 'prlimit'].map(findProgram);
+  const programs = findBoxPrograms();
   const missing = [
-    ...(process.platform === 'linux' ? [] : [`Linux (this is ${process.platform})`]),
-    ...(bwrap ? [] : ['bubblewrap (Debian, Ubuntu: apt-get install bubblewrap)']),
-    ...(prlimit ? [] : ['prlimit (util-linux)']),
+    ...('missing' in programs ? programs.missing : []),
     ...(existsSync(PYTHON) ? [] : [PYTHON]),
   ];
-  if (!bwrap || !prlimit || missing.length > 0) {
+  if ('missing' in programs || missing.length > 0) {
     throw new ConfigError(
       `Python code is run only in a sandbox, which needs ${missing.join(', ')}. Without it, use JavaScript or a sandbox server (sandbox_fusion_url)`,
     );
   }
-  const sandbox = makeSandbox({ bwrap, prlimit, limits });
+  const sandbox = makeSandbox({ programs, limits });
   const probe = await sandbox.run('print(6 * 7)');
   if (probe.status === 'ok' && probe.stdout === '42\n') return sandbox;
   throw new ConfigError(
@@ -34,51 +27,39 @@ export async function openPythonSandbox(limits: SandboxLimits): Promise<Sandbox>
   );
 }
 
-function findProgram(name: string): string | undefined {
-  return (process.env['PATH'] ?? '')
-    .split(delimiter)
-    .map((folder) => join(folder, name))
-    .find((file) => existsSync(file));
-}
-
-interface Programs {
-  readonly bwrap: string;
-  readonly prlimit: string;
+interface Means {
+  readonly programs: BoxPrograms;
   readonly limits: SandboxLimits;
 }
 
-function makeSandbox(programs: Programs): Sandbox {
+function makeSandbox(means: Means): Sandbox {
   const running = new Set<ChildProcess>();
   return {
     language: 'python',
-    run: (code, options) => runOnce(code, programs, running, options),
+    boundary: 'system',
+    run: (code, options) => runOnce(code, means, running, options),
     close: async () => {
       for (const child of running) child.kill('SIGKILL');
     },
   };
 }
 
-function commandLine({ bwrap, prlimit, limits }: Programs): [string, string[]] {
-  const { cpuSeconds, memoryMiB, processes, diskMiB } = limits;
-  const bytes = (mebibytes: number) => String(mebibytes * 1024 * 1024);
-  const links = ['bin', 'lib', 'lib64'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]);
-  const box = [
-    ...['--unshare-all', '--unshare-user', '--disable-userns', '--die-with-parent', '--new-session'],
-    ...['--cap-drop', 'ALL', '--hostname', 'sandbox', '--clearenv'],
-    ...['--setenv', 'PATH', '/usr/bin', '--setenv', 'HOME', '/tmp', '--setenv', 'PYTHONIOENCODING', 'utf-8'],
-    ...['--ro-bind', '/usr', '/usr', ...links, '--proc', '/proc', '--dev', '/dev'],
-    ...['--size', bytes(diskMiB), '--tmpfs', '/tmp', '--remount-ro', '/dev', '--remount-ro', '/'],
-    ...['--chdir', '/tmp', '--'],
-  ];
-  const bounds = [
-    `--as=${bytes(memoryMiB)}`,
-    `--nproc=${processes}`,
-    `--cpu=${cpuSeconds}`,
-    `--fsize=${bytes(diskMiB)}`,
-    ...['--nofile=64', '--core=0', '--memlock=0', '--msgqueue=0'],
-  ];
-  return [bwrap, [...box, prlimit, ...bounds, '--', PYTHON, '-I', '-B', '-c', BOOT]];
-}
+const commandLine = ({ programs, limits }: Means) =>
+  boxCommand(programs, {
+    mounts: [
+      ...['--ro-bind', '/usr', '/usr', ...usrLinks(['bin', 'lib', 'lib64'])],
+      ...['--size', String(mebibytes(limits.diskMiB)), '--tmpfs', '/tmp'],
+    ],
+    environment: { PATH: '/usr/bin', HOME: '/tmp', PYTHONIOENCODING: 'utf-8' },
+    bounds: {
+      as: mebibytes(limits.memoryMiB),
+      nproc: limits.processes,
+      cpu: Math.ceil(limits.cpuSeconds),
+      fsize: mebibytes(limits.diskMiB),
+    },
+    directory: '/tmp',
+    command: [PYTHON, '-I', '-B', '-c', BOOT],
+  });
 
 /** The program comes as the first line of stdin, so that neither its length nor its text meets a command line. */
 const BOOT = `import sys
@@ -89,21 +70,20 @@ exec(compile(code, 'program.py', 'exec'), {'__name__': '__main__'})`;
 
 function runOnce(
   code: string,
-  programs: Programs,
+  means: Means,
   running: Set<ChildProcess>,
   { stdin = '', signal }: SandboxRunOptions = {},
 ): Promise<SandboxResult> {
-  const { limits } = programs;
+  const { limits } = means;
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
     const began = performance.now();
-    const isRoot = process.getuid?.() === 0;
-    const child = spawn(...commandLine(programs), {
+    const child = spawn(...commandLine(means), {
       env: {},
       cwd: '/',
       stdio: ['pipe', 'pipe', 'pipe'],
       detached: true,
-      ...(isRoot && { uid: NOBODY, gid: NOBODY }),
+      ...boxUser(),
     });
     running.add(child);
     let ended: SandboxResult['status'] | undefined;

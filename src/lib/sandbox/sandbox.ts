@@ -2,6 +2,7 @@
  * Runs code that nobody vouches for. What runs inside sees no host files, no network, no environment and no other
  * process, and is ended at its limits. Where a platform cannot give that, the sandbox is refused, never weakened.
  */
+import { ConfigError } from '../../errors.ts';
 import { openPythonSandbox } from './python.ts';
 import { openQuickJs } from './quickjs.ts';
 
@@ -40,18 +41,31 @@ export interface SandboxRunOptions {
   readonly signal?: AbortSignal;
 }
 
+/** `system`: the operating system contains the process. `interpreter`: the language's interpreter does, alone. */
+export type Boundary = 'system' | 'interpreter';
+
 export interface Sandbox {
   readonly language: 'javascript' | 'python';
+  readonly boundary: Boundary;
   /** Each run is a fresh world: nothing is left of it for the next. Rejects only with the signal's reason. */
   run(code: string, options?: SandboxRunOptions): Promise<SandboxResult>;
   close(): Promise<void>;
 }
 
+export interface SandboxOptions extends Partial<SandboxLimits> {
+  /** Default: `system` on Linux, and for Python anywhere; for JavaScript elsewhere `interpreter`, there is no other. */
+  readonly boundary?: Boundary;
+}
+
 /** Throws a ConfigError, with what to install, where this platform cannot contain the language. */
 export async function openSandbox(
   language: Sandbox['language'],
-  limits: Partial<SandboxLimits> = {},
+  { boundary, ...limits }: SandboxOptions = {},
 ): Promise<Sandbox> {
   const all = { ...DEFAULT_SANDBOX_LIMITS, ...limits };
-  return language === 'javascript' ? openQuickJs(all) : openPythonSandbox(all);
+  if (language === 'javascript') return openQuickJs(all, boundary);
+  if (boundary === 'interpreter') {
+    throw new ConfigError("Python's interpreter contains nothing: boundary is 'system' for it, or left out");
+  }
+  return openPythonSandbox(all);
 }

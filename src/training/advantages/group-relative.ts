@@ -1,3 +1,4 @@
+import { ConfigError } from '../../errors.ts';
 import { mean, sampleDeviation, whiten } from '../statistics.ts';
 import type { Advantages, AdvantageTrajectory } from './advantage.ts';
 
@@ -84,7 +85,7 @@ export function gdpoAdvantages(
     const sums = rewards.map(() => 0);
     for (const [name, weight] of Object.entries(weights)) {
       const parts = standardize(
-        members.map((member) => member.rewards[name] ?? 0),
+        members.map(({ rewards: parts }) => partOf(parts, name)),
         true,
       );
       parts.forEach((part, i) => {
@@ -94,6 +95,14 @@ export function gdpoAdvantages(
     return sums;
   });
   return { advantages: whiten(advantages) };
+}
+
+function partOf(rewards: Readonly<Record<string, number>>, name: string): number {
+  const part = rewards[name];
+  if (part !== undefined) return part;
+  throw new ConfigError(
+    `gdpo() weighs the reward '${name}', which an attempt does not have; it has ${Object.keys(rewards).join(', ') || 'none'}`,
+  );
 }
 
 /** REINFORCE++ with a group baseline (Hu et al. 2025):  A = whiten(R_i − mean_g), over the batch's tokens. */

@@ -15,8 +15,12 @@ export interface RunSummary {
   readonly algorithm: string;
   readonly agent: string;
   readonly rewards: readonly string[];
+  /** The run that a fork or an evaluation is of. */
+  readonly parent: string | null;
   /** Set for the outcomes of `rollcall fork`. */
   readonly fork: ForkOrigin | null;
+  /** Set for what was sampled to measure the policy: the validation set's name. */
+  readonly evaluation: string | null;
 }
 
 export interface ForkOrigin {

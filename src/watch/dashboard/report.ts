@@ -55,8 +55,9 @@ async function chosenSteps(
   run: WatchedRun,
   wanted: readonly number[] | undefined,
 ): Promise<readonly number[]> {
-  if (wanted) return wanted;
   const { recorded } = await run.metrics();
+  // Parts of a run, its evaluations for one, have some of its steps.
+  if (wanted) return run.parent === undefined ? wanted : wanted.filter((step) => recorded.includes(step));
   const middle = recorded[Math.floor((recorded.length - 1) / 2)];
   return [...new Set([recorded[0], middle, recorded.at(-1)])].filter((step) => step !== undefined);
 }

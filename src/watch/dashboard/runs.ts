@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { open, readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { ConfigError } from '../../errors.ts';
+import { listEvaluations } from '../evaluation-store.ts';
 import { runPaths } from '../run-directory.ts';
 import { listSteps, readStepIndex, type StepIndex } from '../trajectory-store.ts';
 import type { ForkOrigin, MetricsView, RunSummary } from './api.ts';
@@ -14,14 +15,17 @@ const KEPT_INDEXES = 8;
 export class WatchedRun {
   readonly id: string;
   readonly directory: string;
+  /** The run that this fork or evaluation is of. */
+  readonly parent: string | undefined;
   readonly #name: string;
   readonly #metrics: MetricsTail;
   readonly #indexes = new Map<number, Promise<StepIndex>>();
   readonly #tasks = new Map<number, Set<number>>();
 
-  constructor(id: string, name: string, directory: string) {
+  constructor(id: string, name: string, directory: string, parent?: string) {
     this.id = id;
     this.directory = directory;
+    this.parent = parent;
     this.#name = name;
     this.#metrics = new MetricsTail(runPaths(directory).metrics);
   }
@@ -36,7 +40,8 @@ export class WatchedRun {
     );
     const isFinished = existsSync(paths.summary);
     const fork = (options['fork'] as ForkOrigin | undefined) ?? null;
-    const state = isFinished || fork ? 'finished' : now - changed < LIVE_MS ? 'live' : 'stopped';
+    const isPart = this.parent !== undefined;
+    const state = isFinished || isPart ? 'finished' : now - changed < LIVE_MS ? 'live' : 'stopped';
     return {
       id: this.id,
       name: this.#name,
@@ -48,7 +53,9 @@ export class WatchedRun {
       algorithm: nameOf(options['algorithm']),
       agent: nameOf(options['agent']),
       rewards: Array.isArray(options['rewards']) ? options['rewards'].map(nameOf) : [],
+      parent: this.parent ?? null,
       fork,
+      evaluation: typeof options['evaluation'] === 'string' ? options['evaluation'] : null,
     };
   }
 
@@ -165,7 +172,7 @@ class MetricsTail {
   }
 }
 
-/** The runs to show: each path is a run directory, or a folder of them. A run's forks come with it. */
+/** The runs to show: each path is a run directory, or a folder of them. Forks and evaluations come with a run. */
 export async function openRuns(paths: readonly string[]): Promise<WatchedRun[]> {
   const directories: string[] = [];
   for (const path of paths) {
@@ -178,17 +185,30 @@ export async function openRuns(paths: readonly string[]): Promise<WatchedRun[]> 
     }
     directories.push(...found);
   }
-  const taken = new Set<string>();
   const runs: WatchedRun[] = [];
   for (const directory of directories) {
     const name = basename(directory);
-    runs.push(new WatchedRun(freeId(name, taken), name, directory));
-    for (const fork of await runsIn(join(directory, 'forks'))) {
-      const forkName = `${name} ${basename(fork)}`;
-      runs.push(new WatchedRun(freeId(forkName, taken), forkName, fork));
+    runs.push(new WatchedRun(freeId(name, runs), name, directory));
+  }
+  await findParts(runs);
+  return runs;
+}
+
+/** Adds the forks and evaluations that are not among the runs yet: a live run makes them as it goes. */
+export async function findParts(runs: WatchedRun[]): Promise<void> {
+  const known = new Set(runs.map(({ directory }) => directory));
+  // Grows while it is walked: an evaluation may have forks.
+  for (const run of runs) {
+    const parts = [
+      ...(await listEvaluations(run.directory)),
+      ...(await runsIn(join(run.directory, 'forks'))),
+    ];
+    for (const directory of parts.filter((part) => !known.has(part))) {
+      known.add(directory);
+      const name = `${basename(run.directory)} ${decodeURIComponent(basename(directory))}`;
+      runs.push(new WatchedRun(freeId(name, runs), name, directory, run.id));
     }
   }
-  return runs;
 }
 
 async function runsIn(folder: string): Promise<string[]> {
@@ -199,11 +219,10 @@ async function runsIn(folder: string): Promise<string[]> {
     .filter(isRun);
 }
 
-export function freeId(name: string, taken: Set<string>): string {
+function freeId(name: string, runs: readonly WatchedRun[]): string {
   const plain = name.replaceAll(/[^\w.-]+/g, '-') || 'run';
   let id = plain;
-  for (let number = 2; taken.has(id); number++) id = `${plain}-${number}`;
-  taken.add(id);
+  for (let number = 2; runs.some((run) => run.id === id); number++) id = `${plain}-${number}`;
   return id;
 }
 

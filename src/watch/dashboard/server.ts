@@ -13,7 +13,7 @@ import { runPaths } from '../run-directory.ts';
 import type { ForkRequest, ForkResult, RunList } from './api.ts';
 import { guard, isLoopback } from './guard.ts';
 import { loadPage, type Page } from './page.ts';
-import { freeId, openRuns, WatchedRun } from './runs.ts';
+import { findParts, openRuns, type WatchedRun } from './runs.ts';
 import {
   searchStep,
   stepFailures,
@@ -90,7 +90,12 @@ interface AppOptions extends DashboardOptions {
 /** The routes, without a socket. */
 export function createApp({ page, watched, token, tokenizerOf, fork, signal }: AppOptions): Hono {
   const app = new Hono();
-  const taken = new Set(watched.map((run) => run.id));
+  /** One after the other: two at once would add the same part twice. */
+  let finding = Promise.resolve();
+  const findNew = () => {
+    finding = finding.then(() => findParts(watched)).catch(() => {}); // a folder that went meanwhile
+    return finding;
+  };
   const tokenizers = new Map<string, Promise<TokenTexts>>();
   const tokenizer = (directory: string) => {
     const known = tokenizers.get(directory);
@@ -116,6 +121,7 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
   });
 
   app.get('/api/runs', async (context) => {
+    await findNew();
     const list: RunList = {
       runs: await Promise.all(watched.map((run) => run.summary(Date.now()))),
       canFork: fork !== undefined,
@@ -158,8 +164,8 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
     const run = runOf(context);
     const request = readForkRequest(await context.req.json().catch(() => undefined));
     const directory = await fork(run.directory, request, AbortSignal.any([signal, context.req.raw.signal]));
-    const id = freeId(`${run.id}-fork`, taken);
-    watched.push(new WatchedRun(id, id, directory));
+    await findNew();
+    const { id } = watched.find((one) => one.directory === directory) ?? missing('fork');
     return context.json({ run: id, step: request.step } satisfies ForkResult);
   });
   app.get('/api/events', (context) =>

@@ -4,6 +4,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Content, End, Message } from '../../types.ts';
+import { problemsOf } from '../problems.ts';
 import { endName } from '../rollout-metrics.ts';
 import { runPaths } from '../run-directory.ts';
 import {
@@ -132,8 +133,8 @@ export async function stepFailures(directory: string, index: StepIndex): Promise
     if (end.kind !== 'completed') {
       failures.push({ ...place, kind: `ends/${endName(end)}`, turn: null, message: messageOf(end) ?? '' });
     }
-    turns.forEach(({ problems, toolRuns }, at) => {
-      for (const { kind, message } of [...problems, ...toolRuns.flatMap(({ problem }) => problem ?? [])]) {
+    turns.forEach((turn, at) => {
+      for (const { kind, message } of problemsOf(turn)) {
         failures.push({ ...place, kind: `tools/problems/${kind}`, turn: at + 1, message });
       }
     });

@@ -73,13 +73,13 @@ function rootAttributes(
   { trajectory, reward, rewards }: Scored,
   { experiment, decode }: SpanContext,
 ): Record<string, Attribute> {
-  const { step, taskIndex, attempt, end, messages, extra, segments } = trajectory;
+  const { step, taskIndex, attempt, evaluation, end, messages, extra, segments } = trajectory;
   // verl's trace tags, under their names there.
   const tags = {
     step,
     sample_index: taskIndex,
     rollout_n: attempt,
-    validate: false,
+    validate: evaluation !== undefined,
     experiment_name: experiment,
   };
   const agent = typeof extra['agent'] === 'string' ? extra['agent'] : 'agent';
@@ -90,6 +90,7 @@ function rootAttributes(
     'rollcall.step': step,
     'rollcall.sample_index': taskIndex,
     'rollcall.attempt': attempt,
+    ...(evaluation === undefined ? {} : { 'rollcall.evaluation': evaluation }),
     'rollcall.end': 'why' in end ? `${end.kind}: ${end.why}` : end.kind,
     'rollcall.turns': trajectory.turns.length,
     'rollcall.tokens': segments.reduce((sum, { ids }) => sum + ids.length, 0),

@@ -4,10 +4,12 @@ import { ConfigError } from '../../errors.ts';
 import { realClock } from '../../lib/clock.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Scored } from '../../types.ts';
+import { listEvaluations } from '../evaluation-store.ts';
 import { readMetrics, runPaths } from '../run-directory.ts';
 import type { TrackedLine, Tracker } from '../tracker.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../trajectory-store.ts';
 import { trackerMemory } from './memory.ts';
+import { someTasks } from './some-tasks.ts';
 import { TRACKING_LIMITS } from './tracking.ts';
 import { troubleOf } from './trouble.ts';
 
@@ -58,10 +60,12 @@ export async function sendRun(
     await call((given) => tracker.log!(lines.slice(at, at + TRACKING_LIMITS.linesPerCall), given));
   }
   let trajectories = 0;
-  for (const step of tracker.trace ? await listSteps(directory) : []) {
-    for await (const some of storedTrajectories(directory, step)) {
-      await call((given) => tracker.trace!(some, given));
-      trajectories += some.length;
+  for (const folder of tracker.trace ? [directory, ...(await listEvaluations(directory))] : []) {
+    for (const step of await listSteps(folder)) {
+      for await (const some of storedTrajectories(folder, step, tracker.tracedTasksPerStep)) {
+        await call((given) => tracker.trace!(some, given));
+        trajectories += some.length;
+      }
     }
   }
   await call((given) => tracker.close?.(existsSync(paths.summary) ? 'finished' : 'stopped', given));
@@ -83,10 +87,15 @@ async function linesOf(directory: string): Promise<{ lines: TrackedLine[]; began
   return { lines, began };
 }
 
-async function* storedTrajectories(directory: string, step: number): AsyncGenerator<Scored[]> {
+async function* storedTrajectories(
+  directory: string,
+  step: number,
+  tasks: number | undefined,
+): AsyncGenerator<Scored[]> {
   const { trajectories } = await readStepIndex(directory, step);
-  for (let at = 0; at < trajectories.length; at += TRACKING_LIMITS.trajectoriesPerCall) {
-    const entries = trajectories.slice(at, at + TRACKING_LIMITS.trajectoriesPerCall);
+  const chosen = someTasks(trajectories, ({ taskIndex }) => ({ step, taskIndex }), tasks);
+  for (let at = 0; at < chosen.length; at += TRACKING_LIMITS.trajectoriesPerCall) {
+    const entries = chosen.slice(at, at + TRACKING_LIMITS.trajectoriesPerCall);
     yield await Promise.all(
       entries.map(async (entry): Promise<Scored> => {
         const { trajectory, segments } = await readTrajectory(directory, step, entry);

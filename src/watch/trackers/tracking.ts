@@ -1,8 +1,8 @@
 import { type Clock, realClock, sleep } from '../../lib/clock.ts';
-import { hashSeed } from '../../lib/random.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Scored } from '../../types.ts';
 import { type TrackedLine, type TrackedRun, type Tracker, TrackerRefusal } from '../tracker.ts';
+import { someTasks } from './some-tasks.ts';
 import { troubleOf } from './trouble.ts';
 
 /** Each with its reason; a test passes shorter ones. */
@@ -100,7 +100,7 @@ class Delivery {
 
   trace(trajectories: readonly Scored[]): void {
     if (this.#tracker.trace === undefined) return;
-    this.#trajectories.push(...someTasks(trajectories, this.#tracker.tracedTasksPerStep));
+    this.#trajectories.push(...someTasks(trajectories, ({ trajectory }) => trajectory, this.#tracker.tracedTasksPerStep));
     const over = this.#trajectories.length - this.#limits.queuedTrajectories;
     if (over > 0) {
       this.#trajectories.splice(0, over);
@@ -192,12 +192,4 @@ class Delivery {
         `${exportHint === undefined ? '' : `, and what it misses can be sent later: ${exportHint}`}.`,
     );
   }
-}
-
-/** By a hash of step and task, so that the choice is the same in every tracker and in a repeated step. */
-function someTasks(trajectories: readonly Scored[], count: number | undefined): readonly Scored[] {
-  if (count === undefined) return trajectories;
-  const rank = ({ trajectory: { step, taskIndex } }: Scored) => hashSeed(step, 'trace', taskIndex);
-  const ranks = [...new Set(trajectories.map(rank))].sort((a, b) => a - b).slice(0, count);
-  return trajectories.filter((scored) => ranks.includes(rank(scored)));
 }

@@ -1,4 +1,5 @@
-import { parentPort, workerData } from 'node:worker_threads';
+/** Inside the box: a line of JSON comes in with a program, a line goes out with what became of it. */
+import { createInterface } from 'node:readline';
 import variant from '@jitl/quickjs-ng-wasmfile-release-sync';
 import {
   newQuickJSWASMModuleFromVariant,
@@ -9,7 +10,7 @@ import {
 } from 'quickjs-emscripten-core';
 import type { SandboxLimits, SandboxResult } from './sandbox.ts';
 
-const limits = workerData as SandboxLimits;
+const limits = JSON.parse(process.argv[2]!) as SandboxLimits;
 // In wasm the interpreter cannot measure its allocations, so its own memory limit holds for single ones only. The
 // memory it lives in cannot grow beyond this, whatever it believes.
 const wasmMemory = new WebAssembly.Memory({ initial: 256, maximum: Math.max(256, limits.memoryMiB * 16) });
@@ -17,22 +18,26 @@ const quickJs = await newQuickJSWASMModuleFromVariant(
   newVariant(variant as unknown as QuickJSSyncVariant, { wasmMemory }),
 );
 
-parentPort!.on('message', ({ code, stdin }: { code: string; stdin: string }) => {
-  parentPort!.postMessage({ kind: 'done', result: run(code, stdin) });
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { code, stdin } = JSON.parse(line) as { code: string; stdin: string };
+  process.stdout.write(`${JSON.stringify(run(code, stdin))}\n`);
 });
-parentPort!.postMessage({ kind: 'ready' });
+process.stdout.write('ready\n');
 
 type Status = SandboxResult['status'];
 
-/** A fresh runtime for each run. It is not freed after a limit was met: the thread goes with it. */
+/** A fresh runtime for each run. It is not freed after a limit was met: the process goes with it. */
 function run(code: string, stdin: string): Omit<SandboxResult, 'milliseconds'> {
   const runtime = quickJs.newRuntime();
   const deadline = performance.now() + limits.milliseconds;
+  const before = process.cpuUsage();
   let ended: Status | undefined;
   runtime.setMemoryLimit(limits.memoryMiB * 1024 * 1024);
   runtime.setMaxStackSize(512 * 1024);
   runtime.setInterruptHandler(() => {
-    if (ended === undefined && performance.now() > deadline) ended = 'timeout';
+    const { user, system } = process.cpuUsage(before);
+    const late = performance.now() > deadline || user + system > 1e6 * limits.cpuSeconds;
+    if (ended === undefined && late) ended = 'timeout';
     return ended !== undefined;
   });
   const context = runtime.newContext();
