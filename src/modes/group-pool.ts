@@ -1,0 +1,216 @@
+import type { Group, Metrics } from '../types.ts';
+import type { Evicted, FinishedTicket, ScheduleParts, ScheduleState, Ticket } from './schedule.ts';
+
+interface Flight {
+  readonly ticket: Ticket;
+  readonly controller: AbortController;
+  readonly ended: Promise<void>;
+}
+
+/**
+ * The groups of a run that were admitted and not yet trained on: those in progress, those that are done. Every change
+ * of it is synchronous, so its state is whole at any moment.
+ */
+export class GroupPool<T> {
+  readonly #parts: ScheduleParts<T>;
+  readonly #running = new Map<number, Flight>();
+  readonly #cancelled = new Set<Promise<void>>();
+  #finished: FinishedTicket<T>[] = [];
+  /** Attempts numbered so far in `#step`, by place. */
+  readonly #numbered = new Map<number, number>();
+  #step = 0;
+  #waiting: number[] = [];
+  #admitted = 0;
+  #leftOut = 0;
+  #evicted: Evicted = NONE;
+  #closed = false;
+  #error: { readonly cause: unknown } | undefined;
+  #wake: (() => void)[] = [];
+  readonly #onFinished: (ticket: FinishedTicket<T>) => void;
+
+  constructor(
+    parts: ScheduleParts<T>,
+    state: ScheduleState<T> | undefined,
+    onFinished: (ticket: FinishedTicket<T>) => void = () => {},
+  ) {
+    this.#parts = parts;
+    this.#onFinished = onFinished;
+    if (!state) return;
+    this.#admitted = state.admitted;
+    this.#leftOut = state.leftOut;
+    this.#finished = [...state.finished];
+    this.#waiting = [...state.waiting];
+    this.#evicted = state.evicted;
+    for (const { step, place, firstAttempt, attempts } of [...state.running, ...state.finished]) {
+      this.#number(step, place, Math.max(0, firstAttempt + attempts - this.#number(step, place, 0)));
+    }
+    for (const ticket of state.running) this.#start(ticket);
+  }
+
+  /** In the order in which they ended. */
+  get finished(): readonly FinishedTicket<T>[] {
+    return this.#finished;
+  }
+
+  get running(): readonly Ticket[] {
+    return [...this.#running.values()].map(({ ticket }) => ticket);
+  }
+
+  get size(): number {
+    return this.#running.size + this.#finished.length;
+  }
+
+  /** How many groups were ever admitted, those left out aside. */
+  get admitted(): number {
+    return this.#admitted - this.#leftOut;
+  }
+
+  /** Groups left out since the last step. */
+  get evicted(): Evicted {
+    return this.#evicted;
+  }
+
+  /** Starts groups of the next tasks; those that wait to begin again go first. */
+  admit(count: number, step: number, attempts = this.#parts.attemptsPerTask): void {
+    if (count <= 0) return;
+    const again = this.#waiting.splice(0, count);
+    this.admitPlaces([...again, ...this.#parts.nextPlaces(count - again.length)], step, attempts);
+  }
+
+  admitPlaces(places: readonly number[], step: number, attempts = this.#parts.attemptsPerTask): void {
+    const version = this.#parts.version();
+    for (const place of places) {
+      const firstAttempt = this.#number(step, place, attempts);
+      this.#start({ order: this.#admitted++, place, step, version, firstAttempt, attempts });
+    }
+  }
+
+  /** Takes finished groups out, in the order in which they were admitted. */
+  remove(tickets: readonly FinishedTicket<T>[]): FinishedTicket<T>[] {
+    const orders = new Set(tickets.map(({ order }) => order));
+    this.#finished = this.#finished.filter(({ order }) => !orders.has(order));
+    return [...tickets].sort((one, other) => one.order - other.order);
+  }
+
+  replace(ticket: FinishedTicket<T>): void {
+    this.#finished = this.#finished.map((one) => (one.order === ticket.order ? ticket : one));
+  }
+
+  /** Takes a group without spread out for good: as if it had not been admitted. */
+  evict(ticket: FinishedTicket<T>): void {
+    this.remove([ticket]);
+    this.#leftOut++;
+    const { groups, tokens } = this.#evicted;
+    this.#evicted = { groups: groups + 1, tokens: tokens + tokensOf(ticket.group) };
+  }
+
+  /** What was left out, as metrics; counted from 0 again. */
+  takeEvicted(): Metrics {
+    const { groups, tokens } = this.#evicted;
+    this.#evicted = NONE;
+    if (!this.#parts.keep) return {};
+    return {
+      'training/filter_groups/evicted_samples': groups,
+      'training/filter_groups/evicted_tokens': tokens,
+    };
+  }
+
+  /** Ends all groups in progress, and says which they were. */
+  cancelAll(why: string): Ticket[] {
+    const flights = [...this.#running.values()];
+    this.#running.clear();
+    for (const { controller, ended } of flights) {
+      controller.abort(why);
+      this.#cancelled.add(ended);
+      void ended.finally(() => this.#cancelled.delete(ended));
+    }
+    return flights.map(({ ticket }) => ticket);
+  }
+
+  /** Tasks that go before new ones, the first of them first. */
+  putFirst(places: readonly number[]): void {
+    this.#waiting.unshift(...places);
+  }
+
+  /** Resolves when a group has ended since the call. Throws what stops the run. */
+  async changed(): Promise<void> {
+    this.throwIfFailed();
+    await new Promise<void>((resolve) => this.#wake.push(resolve));
+    this.throwIfFailed();
+  }
+
+  throwIfFailed(): void {
+    this.#parts.signal?.throwIfAborted();
+    if (this.#error) throw this.#error.cause;
+  }
+
+  state(): ScheduleState<T> {
+    return {
+      admitted: this.#admitted,
+      leftOut: this.#leftOut,
+      running: this.running,
+      finished: [...this.#finished],
+      waiting: [...this.#waiting],
+      putOff: [],
+      evicted: this.#evicted,
+    };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.cancelAll('the run has ended');
+    await Promise.allSettled(this.#cancelled);
+  }
+
+  /** Takes the next `count` numbers of attempts at a task in a step, and says the first: ids and seeds never repeat. */
+  #number(step: number, place: number, count: number): number {
+    if (step > this.#step) {
+      this.#step = step;
+      this.#numbered.clear();
+    }
+    if (step < this.#step) return 0; // no group of an earlier step is admitted any more
+    const first = this.#numbered.get(place) ?? 0;
+    this.#numbered.set(place, first + count);
+    return first;
+  }
+
+  #start(ticket: Ticket): void {
+    const controller = new AbortController();
+    const ended = this.#rollOut(ticket, controller.signal)
+      .then(
+        (group) => {
+          if (!this.#running.delete(ticket.order)) return;
+          const finished = { ...ticket, group };
+          this.#finished.push(finished);
+          this.#onFinished(finished);
+        },
+        (cause: unknown) => {
+          if (this.#running.delete(ticket.order)) this.#error ??= { cause };
+        },
+      )
+      .catch((cause: unknown) => {
+        this.#error ??= { cause };
+      })
+      .finally(() => {
+        const waiting = this.#wake;
+        this.#wake = [];
+        for (const resolve of waiting) resolve();
+      });
+    this.#running.set(ticket.order, { ticket, controller, ended });
+    if (this.#closed) this.cancelAll('the run has ended');
+  }
+
+  async #rollOut(ticket: Ticket, signal: AbortSignal): Promise<Group<T>> {
+    const { order: _, place, version: __, ...request } = ticket;
+    const { attemptsPerTask, taskAt, rollOut } = this.#parts;
+    return rollOut({ ...request, ...(await taskAt(place)), wanted: attemptsPerTask, signal });
+  }
+}
+
+const NONE: Evicted = { groups: 0, tokens: 0 };
+
+const tokensOf = <T>({ attempts }: Group<T>) =>
+  attempts.reduce(
+    (sum, { trajectory }) => trajectory.segments.reduce((tokens, { ids }) => tokens + ids.length, sum),
+    0,
+  );
