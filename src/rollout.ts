@@ -30,7 +30,7 @@ export interface RolloutOptions<T = Task> {
   readonly step: number;
   readonly agent: Agent<T>;
   /** An inference server, or a gateway in front of several. */
-  readonly server: Pick<InferenceServer, 'generate'>;
+  readonly server: Pick<InferenceServer, 'generate' | 'ended'>;
   readonly format: ChatFormat;
   readonly rewards: readonly Reward<T>[];
   readonly limits?: Partial<Limits>;

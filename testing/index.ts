@@ -6,5 +6,23 @@ export {
   type ScriptedRequest,
   scriptedEngine,
 } from './scripted-engine.ts';
+export {
+  type SimulatedEngineOptions,
+  type SimulatedHardware,
+  type SimulatedStatistics,
+  simulatedEngine,
+} from './simulated-engine.ts';
+export {
+  drawTrajectory,
+  type LogNormal,
+  type PlayedTrajectory,
+  type PlayOptions,
+  playTrajectory,
+  recordedTrajectories,
+  replyLengths,
+  type SimulatedShape,
+  type SimulatedTrajectory,
+  type SimulatedTurn,
+} from './simulated-work.ts';
 export { type TabularTrainer, tabularTrainer } from './tabular-trainer.ts';
 export { virtualClock } from './virtual-clock.ts';

@@ -30,7 +30,7 @@ export interface TrajectorySetup<T> {
   readonly limits: Limits;
   readonly sampling: Sampling;
   readonly seed: number;
-  readonly server: Pick<InferenceServer, 'generate'>;
+  readonly server: Pick<InferenceServer, 'generate' | 'ended'>;
   readonly format: ChatFormat;
   readonly tokens: TextTokens;
   readonly renderPrompt: ChatHost['renderPrompt'];
@@ -97,6 +97,7 @@ class Life<T> {
     signal.removeEventListener('abort', onAbort);
     const end = this.#end ?? { kind: 'completed' };
     this.#finish(end);
+    this.#setup.server.ended?.(this.#setup.id);
     await this.#closeTools(end);
     return this.#trajectory(end);
   }
@@ -246,6 +247,7 @@ class Life<T> {
           seed: hashSeed(seed, step, taskIndex, attempt, reply, ...(chat === 0 ? [] : [chat])),
         },
         signal: this.#controller.signal,
+        place: { step, task: taskIndex, attempt, turn },
       };
       const result = await generateWhole(server, request, clock);
       this.#usedTokens += observationTokens + result.ids.length;
