@@ -4,10 +4,8 @@ import type { Group, Task } from './types.ts';
 import { evaluateGroups, type SourceEvaluation } from './watch/evaluation.ts';
 
 /** Everything a rollout needs but the tasks, and how much of the dataset to take. */
-export interface EvaluateOptions<T = Task> extends Omit<
-  RolloutOptions<T>,
-  'tasks' | 'attempts' | 'name' | 'evaluation'
-> {
+export interface EvaluateOptions<T = Task>
+  extends Omit<RolloutOptions<T>, 'tasks' | 'attempts' | 'name' | 'evaluation'> {
   readonly tasks: Dataset<T>;
   /** Names the dataset in metrics and in trajectory ids. */
   readonly name: string;

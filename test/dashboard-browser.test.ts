@@ -137,6 +137,17 @@ describe.skipIf(!CHROMIUM)(where, () => {
     expect(await facts.textContent()).toContain(`"${text.at(-1)}"`);
   }, 60_000);
 
+  test('a marked step leads to what its evaluation sampled', async () => {
+    await open('overview?at=3');
+    await page.getByRole('link', { name: 'evaluation on unseen/sums' }).click();
+    await page.getByRole('table', { name: 'Attempts of step 3' }).waitFor();
+    await main().getByText('What is 60 and 8?').waitFor();
+    expect(await page.getByLabel('Step', { exact: true }).locator('option').allTextContents()).toEqual([
+      '0',
+      '3',
+    ]);
+  }, 60_000);
+
   test('one task at two steps stands side by side', async () => {
     await open('compare?left=sums:1:0&right=sums:3:0');
     for (const side of ['left', 'right']) {
@@ -194,6 +205,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await open('overview');
     await page.getByRole('row', { name: /crashed stopped 2 \/ 3/ }).waitFor();
     await page.getByRole('img', { name: /^Reward: sums from .*; crashed from / }).waitFor();
+    await page.getByRole('img', { name: /^Processors: sums from .*; crashed from / }).waitFor();
     await open('step?run=crashed');
     await page.getByRole('table', { name: 'Attempts of step 2' }).waitFor();
   }, 60_000);

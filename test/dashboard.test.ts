@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { forkTrajectory } from '../src/cli/fork.ts';
 import { startDashboard, textsOf } from '../src/cli/watch.ts';
 import type { Dashboard } from '../src/watch/dashboard/server.ts';
-import { createRunDirectory } from '../src/watch/run-directory.ts';
+import { createRunDirectory, readMetrics } from '../src/watch/run-directory.ts';
 import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
@@ -73,7 +73,10 @@ const raw = (path: string, headers: Record<string, string> = {}, origin = dashbo
 
 test('a run is listed with its state, and its metrics are those of metrics.jsonl, column by column', async () => {
   const { runs } = (await get('api/runs')) as unknown as { runs: Json[] };
-  expect(runs).toMatchObject([{ id: 'sums', state: 'finished', step: 3, plannedSteps: 3, agent: 'adder' }]);
+  expect(runs).toMatchObject([
+    { id: 'sums', state: 'finished', step: 3, plannedSteps: 3, agent: 'adder', parent: null },
+    { id: 'sums-evaluation-unseen-sums', step: 3, parent: 'sums', evaluation: 'unseen/sums' },
+  ]);
   const written = (await readFile(join(run, 'metrics.jsonl'), 'utf8'))
     .trim()
     .split('\n')
@@ -214,6 +217,38 @@ test('failures are the ends and mistakes in the trajectories, and no others', as
   );
   expect(found).toEqual(expected);
   expect(new Set(failures.map(({ kind }) => kind))).toContain('tools/problems/unknown-tool');
+});
+
+test('what an evaluation sampled is shown as a run is, and gives the mean that its metric says', async () => {
+  const place = 'api/runs/sums-evaluation-unseen-sums';
+  const { recorded } = (await get(`${place}/metrics`)) as unknown as { recorded: number[] };
+  expect(recorded).toEqual([0, 3]); // before training, and after the last step
+  const lines = await readMetrics(run);
+  for (const step of recorded) {
+    const { attempts, titles } = (await get(`${place}/steps/${step}`)) as unknown as {
+      attempts: { taskIndex: number; attempt: number; reward: number }[];
+      titles: Record<number, string>;
+    };
+    expect(attempts.map(({ taskIndex, attempt }) => [taskIndex, attempt])).toEqual([
+      [0, 0],
+      [0, 1],
+      [1, 0],
+      [1, 1],
+    ]);
+    expect(titles).toEqual({ 0: 'What is 50 and 7?', 1: 'What is 60 and 8?' });
+    const { metrics } = lines.find((line) => line.step === step)!;
+    const mean = attempts.reduce((sum, { reward }) => sum + reward, 0) / 4;
+    expect(metrics['val-core/unseen/sums/reward/mean@2']).toBeCloseTo(mean, 12);
+  }
+  const { trajectory, withoutTexts } = (await get(`${place}/steps/3/trajectories/2`)) as unknown as {
+    trajectory: { id: string; evaluation: string };
+    withoutTexts: string | null;
+  };
+  expect(trajectory).toMatchObject({
+    id: 'evaluation/unseen/sums/step-3/task-1/attempt-0',
+    evaluation: 'unseen/sums',
+  });
+  expect(withoutTexts).toBeNull();
 });
 
 test('nothing outside the runs can be read, whatever the path', async () => {

@@ -168,7 +168,24 @@ describe('a run with every tracker', () => {
     );
 
     const spans = collector.state.bodies.flatMap((body) => decodeSpans(body).spans);
-    expect(spans.filter(({ parentId }) => parentId === '')).toHaveLength(2 * 2 * 2);
+    const roots = spans.filter(({ parentId }) => parentId === '');
+    const isEvaluation = ({ attributes }: DecodedSpan) => attributes['mlflow.traceTag.validate'] === 'true';
+    expect(roots.filter((root) => !isEvaluation(root))).toHaveLength(2 * 2 * 2);
+    expect(roots.filter(isEvaluation).map(({ attributes }) => attributes)).toMatchObject(
+      [0, 1, 2].map((step) => ({ 'rollcall.step': step, 'rollcall.evaluation': 'validation' })),
+    );
+    expect(new Set(roots.map(({ traceId }) => traceId)).size).toBe(roots.length);
+
+    // The run directory has them all: an export is the same traces again, or a share of them.
+    const exported = async (...flags: string[]) => {
+      const before = collector.state.bodies.length;
+      const to = ['--to', `otlp=${collector.url}/v1/traces`];
+      await rollcall(['export', given.runDir, ...to, ...flags]);
+      const sent = collector.state.bodies.slice(before).flatMap((body) => decodeSpans(body).spans);
+      return sent.filter(({ parentId }) => parentId === '').map(({ traceId }) => traceId);
+    };
+    expect((await exported()).sort()).toEqual(roots.map(({ traceId }) => traceId).sort());
+    expect(await exported('--samples-per-step', '1')).toHaveLength(2 * 2 + 3);
   });
 
   test('is one run there, also when it was stopped and resumed, and exported after', async () => {

@@ -1,4 +1,4 @@
-import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -67,9 +67,14 @@ test('what lies past the checkpoint moves to discarded', async () => {
     await appendMetrics(directory, line(step));
     await writeFile(join(runPaths(directory).trajectories, `step_${step}.jsonl`), `${step}`);
   }
+  const { trajectories } = runPaths(join(runPaths(directory).evaluations, 'unseen'));
+  await mkdir(trajectories, { recursive: true });
+  for (const step of [0, 2]) await writeFile(join(trajectories, `step_${step}.jsonl`), `evaluation ${step}`);
   await discardPast(directory, 1, 'stamp');
   expect((await readMetrics(directory)).map(({ step }) => step)).toEqual([1]);
   const bin = join(runPaths(directory).discarded, 'stamp');
   expect(await readFile(join(bin, 'step_3.jsonl'), 'utf8')).toBe('3');
   expect((await readFile(join(bin, 'metrics.jsonl'), 'utf8')).trim().split('\n')).toHaveLength(2);
+  expect(await readdir(trajectories)).toEqual(['step_0.jsonl']);
+  expect(await readFile(join(bin, 'evaluations', 'unseen', 'step_2.jsonl'), 'utf8')).toBe('evaluation 2');
 });

@@ -36,6 +36,12 @@ export const options: TrainOptions<Sum> = {
     Array.from({ length: 4 }, (_, at) => ({ a: at + 2, b: 10 * at })),
     'sums',
   ),
+  validation: {
+    'unseen/sums': arrayDataset([
+      { a: 50, b: 7 },
+      { a: 60, b: 8 },
+    ]),
+  },
   agent: toolLoop<Sum>({ prompt: ({ a, b }) => `What is ${a} and ${b}?`, tools: [add], name: 'adder' }),
   rewards: [
     reward<Sum>('right', ({ task, trajectory }) =>
@@ -64,4 +70,5 @@ export const options: TrainOptions<Sum> = {
   limits: { tokensPerReply: 120, turns: 4, contextTokens: 1000, tokensPerTrajectory: 900 },
   optimizer: { learningRate: 1e-3 },
   checkpoints: { every: 1 },
+  evaluation: { attempts: 2, temperature: 1 },
 };

@@ -28,8 +28,7 @@ export function Failures({ run }: ViewProps) {
   const listed = useApi<StepFailures>(
     step === undefined || !data?.recorded.includes(step) ? undefined : api.failures(run.id, step),
   );
-  const rows =
-    listed.data?.failures.filter(({ kind }) => chosen === undefined || kind === chosen) ?? [];
+  const rows = listed.data?.failures.filter(({ kind }) => chosen === undefined || kind === chosen) ?? [];
   if (!data) return <Notice error={error} what="failures" />;
   return (
     <>

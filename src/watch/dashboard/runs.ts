@@ -46,7 +46,7 @@ export class WatchedRun {
       id: this.id,
       name: this.#name,
       state: steps.length === 0 && state === 'stopped' ? 'empty' : state,
-      step: steps.at(-1) ?? null,
+      step: steps.at(-1) ?? (isPart ? (await listSteps(this.directory)).at(-1) : undefined) ?? null,
       plannedSteps: typeof options['steps'] === 'number' ? options['steps'] : null,
       seconds: seconds.at(-1) ?? null,
       model: basename(String(options['model'] ?? '')),
@@ -199,13 +199,18 @@ export async function findParts(runs: WatchedRun[]): Promise<void> {
   const known = new Set(runs.map(({ directory }) => directory));
   // Grows while it is walked: an evaluation may have forks.
   for (const run of runs) {
-    const parts = [
-      ...(await listEvaluations(run.directory)),
-      ...(await runsIn(join(run.directory, 'forks'))),
-    ];
-    for (const directory of parts.filter((part) => !known.has(part))) {
+    const base = basename(run.directory);
+    const evaluations = (await listEvaluations(run.directory)).map((directory) => ({
+      directory,
+      name: `${base} evaluation ${decodeURIComponent(basename(directory))}`,
+    }));
+    const forks = (await runsIn(join(run.directory, 'forks'))).map((directory) => ({
+      directory,
+      name: `${base} ${basename(directory)}`,
+    }));
+    for (const { directory, name } of [...evaluations, ...forks]) {
+      if (known.has(directory)) continue;
       known.add(directory);
-      const name = `${basename(run.directory)} ${decodeURIComponent(basename(directory))}`;
       runs.push(new WatchedRun(freeId(name, runs), name, directory, run.id));
     }
   }

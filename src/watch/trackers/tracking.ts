@@ -100,7 +100,9 @@ class Delivery {
 
   trace(trajectories: readonly Scored[]): void {
     if (this.#tracker.trace === undefined) return;
-    this.#trajectories.push(...someTasks(trajectories, ({ trajectory }) => trajectory, this.#tracker.tracedTasksPerStep));
+    this.#trajectories.push(
+      ...someTasks(trajectories, ({ trajectory }) => trajectory, this.#tracker.tracedTasksPerStep),
+    );
     const over = this.#trajectories.length - this.#limits.queuedTrajectories;
     if (over > 0) {
       this.#trajectories.splice(0, over);

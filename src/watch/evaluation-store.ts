@@ -1,0 +1,60 @@
+import { existsSync } from 'node:fs';
+import { mkdir, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Group, Scored } from '../types.ts';
+import { runPaths, writeOptions } from './run-directory.ts';
+import { writeTrajectories } from './trajectory-store.ts';
+
+/**
+ * What was sampled to measure the policy, by validation set: `evaluations/SET/` is laid out as a run directory with
+ * trajectories alone, so that all that shows a run shows it too.
+ */
+export async function writeEvaluations(
+  directory: string,
+  step: number,
+  attempts: readonly Scored[],
+  options: object,
+): Promise<void> {
+  const sets = new Map<string, Scored[]>();
+  for (const scored of attempts) {
+    const set = scored.trajectory.evaluation ?? '';
+    sets.set(set, [...(sets.get(set) ?? []), scored]);
+  }
+  for (const [set, members] of sets) {
+    const folder = join(runPaths(directory).evaluations, folderOf(set));
+    await mkdir(folder, { recursive: true });
+    if (!existsSync(runPaths(folder).options)) await writeOptions(folder, { ...options, evaluation: set });
+    await writeTrajectories(folder, step, groupsOf(members));
+  }
+}
+
+/** Folders of the validation sets that a run was evaluated on. */
+export async function listEvaluations(directory: string): Promise<string[]> {
+  const { evaluations } = runPaths(directory);
+  const names = await readdir(evaluations).catch(() => []);
+  return names
+    .sort()
+    .map((name) => join(evaluations, name))
+    .filter((folder) => existsSync(runPaths(folder).options));
+}
+
+/** A set may be named as a dataset is, `openai/gsm8k`; `.` and `..` are no folders of their own. */
+function folderOf(set: string): string {
+  return encodeURIComponent(set).replace(/^\.{0,2}$/, (dots) => `set-${dots.length}`);
+}
+
+/** By task and attempt, whatever ended first. */
+function groupsOf(attempts: readonly Scored[]): Group[] {
+  const tasks = new Map<number, Scored[]>();
+  for (const scored of attempts) {
+    const { taskIndex } = scored.trajectory;
+    tasks.set(taskIndex, [...(tasks.get(taskIndex) ?? []), scored]);
+  }
+  return [...tasks]
+    .sort(([a], [b]) => a - b)
+    .map(([taskIndex, members]) => ({
+      taskIndex,
+      task: members[0]!.trajectory.task,
+      attempts: members.sort((a, b) => a.trajectory.attempt - b.trajectory.attempt),
+    }));
+}
