@@ -114,10 +114,13 @@ export {
   chatEndpoint,
 } from './lib/chat-endpoint.ts';
 export { createRandom, hashSeed, type Random } from './lib/random.ts';
+export { type RequestLimiter, type RequestLimits, requestLimiter } from './lib/rate-limit.ts';
 export {
+  type Boundary,
   openSandbox,
   type Sandbox,
   type SandboxLimits,
+  type SandboxOptions,
   type SandboxResult,
 } from './lib/sandbox/sandbox.ts';
 export { type ResolvedRun, resolveRun } from './options/resolve-run.ts';

@@ -92,28 +92,31 @@ describe('the code interpreter in a sandbox of this machine', () => {
     ).tools;
 
   test('it runs JavaScript, in a fence or not, and tells the model of errors and limits', async () => {
-    const tools = await open({ language: 'javascript' });
+    const tools = await open({ language: 'javascript', boundary: 'interpreter' });
     const run = async (code: string) => (await callOnce(tools, 'code_interpreter', { code })).result;
     expect(await run('console.log(6 * 7)')).toBe('42\n');
     expect(await run('```js\nconsole.log(1)\n```')).toBe('1\n');
     expect(await run('nothing()')).toContain('ReferenceError');
-    const hasty = await open({ language: 'javascript', default_timeout: 0.5 });
+    const hasty = await open({ language: 'javascript', boundary: 'interpreter', default_timeout: 0.5 });
     expect((await callOnce(hasty, 'code_interpreter', { code: 'for (;;);' })).result).toBe(
       '[ended: it took too long]',
     );
     expect(await run('1 + 1')).toBe('(nothing was printed)');
   });
 
-  test('another language is refused before the start', async () => {
+  test('another language or boundary is refused before the start', async () => {
     await expect(open({ language: 'cobol' })).rejects.toThrow(
       'runs python or javascript; config.language is "cobol"',
+    );
+    await expect(open({ language: 'javascript', boundary: 'none' })).rejects.toThrow(
+      "boundary is 'system' or 'interpreter'; it is \"none\"",
     );
   });
 });
 
 describe('code scored by its tests', () => {
   test('the share of tests that pass, by output and by assertion', async () => {
-    const sandbox = await openSandbox('javascript', { milliseconds: 2000 });
+    const sandbox = await openSandbox('javascript', { milliseconds: 2000, boundary: 'interpreter' });
     onTestFinished(() => sandbox.close());
     const score = async (text: string, groundTruth: unknown) => {
       const [group] = await rollout({

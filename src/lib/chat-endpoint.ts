@@ -1,7 +1,7 @@
 /** An LLM over any OpenAI-compatible endpoint: asked within limits, asked again when it fails, never beyond its cost. */
 import { ConfigError } from '../errors.ts';
 import { type Clock, realClock, sleep } from './clock.ts';
-import { type RequestLimits, requestLimiter } from './rate-limit.ts';
+import { type RequestLimiter, type RequestLimits, requestLimiter } from './rate-limit.ts';
 
 export interface ChatEndpointOptions {
   /** Up to and including `/v1`. */
@@ -14,7 +14,8 @@ export interface ChatEndpointOptions {
   readonly timeoutMs?: number;
   /** Tries after the first. */
   readonly retries?: number;
-  readonly limits?: RequestLimits;
+  /** Its own, or a `requestLimiter()` that it shares with others. */
+  readonly limits?: RequestLimits | RequestLimiter;
   readonly cost?: {
     /** Currency is yours; prices are for a million tokens. */
     readonly inputPrice: number;
@@ -63,7 +64,8 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
   if (!URL.canParse(url))
     throw new ConfigError(`an LLM endpoint needs a URL up to /v1; it is ${JSON.stringify(url)}`);
   const clock = options.clock ?? realClock();
-  const limiter = requestLimiter(options.limits ?? {}, clock);
+  const { limits = {} } = options;
+  const limiter = 'run' in limits ? limits : requestLimiter(limits, clock);
   let spent = 0;
   let reserved = 0;
   let requests = 0;

@@ -1,5 +1,5 @@
 /** How often and how much a service may be asked. One implementation for tools, judges and simulated users. */
-import { type Clock, sleep } from './clock.ts';
+import { type Clock, realClock, sleep } from './clock.ts';
 import { semaphore } from './semaphore.ts';
 
 /**
@@ -51,7 +51,7 @@ export interface RequestLimiter {
   ): Promise<R>;
 }
 
-export function requestLimiter(limits: RequestLimits, clock: Clock): RequestLimiter {
+export function requestLimiter(limits: RequestLimits, clock: Clock = realClock()): RequestLimiter {
   const { concurrency = Number.POSITIVE_INFINITY, requestsPerMinute, tokensPerMinute } = limits;
   const slots = semaphore(concurrency);
   const perMinute = (amount: number | undefined) =>
@@ -65,6 +65,20 @@ export function requestLimiter(limits: RequestLimits, clock: Clock): RequestLimi
         await takeTokens(tokens, signal);
         signal?.throwIfAborted();
         return request();
-      }),
+      }, signal),
   };
+}
+
+const byService = new Map<string, RequestLimiter>();
+
+/**
+ * The limiter of a service that configuration names. Whoever asks the same host under the same limits shares them: two
+ * tools, or a tool and a simulated user, are one client to it.
+ */
+export function serviceLimiter(url: string, limits: RequestLimits): RequestLimiter {
+  const { concurrency, requestsPerMinute, tokensPerMinute } = limits;
+  const key = JSON.stringify([new URL(url).origin, concurrency, requestsPerMinute, tokensPerMinute]);
+  const known = byService.get(key) ?? requestLimiter(limits);
+  byService.set(key, known);
+  return known;
 }

@@ -2,7 +2,7 @@ import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
 import { requestLimiter } from '../lib/rate-limit.ts';
-import { openSandbox, type Sandbox } from '../lib/sandbox/sandbox.ts';
+import { type Boundary, openSandbox, type Sandbox } from '../lib/sandbox/sandbox.ts';
 import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
 import { openComputeScore } from './compute-score.ts';
 import { type RewardContext, type RewardValue, reward, type TrajectoryReward } from './reward.ts';
@@ -90,14 +90,17 @@ function limited(score: Score, limits: RewardsDescription['limits'], clock: Cloc
 }
 
 /** Opened before the start where it will be needed, so that a platform without one is told then. */
-function lazySandbox({ language = 'python' }: Readonly<Record<string, unknown>>) {
+function lazySandbox({ language = 'python', boundary }: Readonly<Record<string, unknown>>) {
   let opened: Sandbox | undefined;
   return {
     open: async () => {
       if (language !== 'python' && language !== 'javascript') {
         throw new ConfigError(`rewards.config.language is ${String(language)}; it is python or javascript`);
       }
-      opened ??= await openSandbox(language);
+      opened ??= await openSandbox(
+        language,
+        boundary === undefined ? {} : { boundary: boundary as Boundary },
+      );
     },
     get: () => {
       if (opened) return opened;

@@ -3,6 +3,7 @@ import { ConfigError } from '../../errors.ts';
 import { isSameNumber } from '../../lib/answers.ts';
 import { type ChatEndpoint, chatEndpoint, type EndpointMessage } from '../../lib/chat-endpoint.ts';
 import type { Message } from '../../types.ts';
+import { limiterOf } from '../service-limits.ts';
 import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
 
 const textOf = ({ content }: Message): string =>
@@ -105,7 +106,7 @@ function flipped(messages: readonly Message[]): EndpointMessage[] {
 /** From the `config` of a YAML. The key comes from the environment variable that `api_key_env` names. */
 export function llmInteractionOf(config: InteractionKwargs, name: string): Interaction {
   const { url, model, api_key_env: variable } = config;
-  if (typeof url !== 'string' || typeof model !== 'string') {
+  if (typeof url !== 'string' || !URL.canParse(url) || typeof model !== 'string') {
     throw new ConfigError(`the simulated user '${name}' needs config.url (up to /v1) and config.model`);
   }
   const apiKey = typeof variable === 'string' ? process.env[variable] : undefined;
@@ -115,9 +116,6 @@ export function llmInteractionOf(config: InteractionKwargs, name: string): Inter
   const number = (key: string) =>
     config[key] === undefined || config[key] === null ? undefined : Number(config[key]);
   const [temperature, maxTokens] = [number('temperature'), number('max_tokens')];
-  const [concurrency, requestsPerMinute, tokensPerMinute] = ['max_concurrent', 'max_rpm', 'max_tpm'].map(
-    number,
-  );
   const costLimit = number('cost_limit');
   const endpoint = chatEndpoint({
     url,
@@ -125,11 +123,7 @@ export function llmInteractionOf(config: InteractionKwargs, name: string): Inter
     ...(apiKey !== undefined && { apiKey }),
     ...(temperature !== undefined && { temperature }),
     ...(maxTokens !== undefined && { maxTokens }),
-    limits: {
-      ...(concurrency !== undefined && { concurrency }),
-      ...(requestsPerMinute !== undefined && { requestsPerMinute }),
-      ...(tokensPerMinute !== undefined && { tokensPerMinute }),
-    },
+    limits: limiterOf(config, url),
     ...(costLimit !== undefined && {
       cost: {
         inputPrice: number('input_price') ?? 0,

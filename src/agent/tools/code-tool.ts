@@ -1,6 +1,6 @@
 /** Runs the model's code in a sandbox on this machine. What the code does wrong is told to the model as its output. */
 import { ConfigError } from '../../errors.ts';
-import { openSandbox, type Sandbox, type SandboxLimits } from '../../lib/sandbox/sandbox.ts';
+import { type Boundary, openSandbox, type Sandbox, type SandboxOptions } from '../../lib/sandbox/sandbox.ts';
 import type { ToolSchema } from '../../types.ts';
 import type { ResultLimits } from '../class-tool.ts';
 import { type Tool, tool } from '../tool.ts';
@@ -46,7 +46,7 @@ const ENDED = {
   output: 'it printed too much',
 } as const;
 
-/** `config`: language (python or javascript), default_timeout in seconds (10), memory_limit_mb (256). */
+/** `config`: language (python or javascript), default_timeout in seconds (10), memory_limit_mb (256), boundary. */
 export async function openCodeTool(
   config: Readonly<Record<string, unknown>>,
   schema: ToolSchema | undefined,
@@ -58,9 +58,10 @@ export async function openCodeTool(
       `the code tool runs python or javascript; config.language is ${JSON.stringify(language)}`,
     );
   }
-  const bounds: Partial<SandboxLimits> = {
+  const bounds: SandboxOptions = {
     ...(config.default_timeout !== undefined && { milliseconds: 1000 * Number(config.default_timeout) }),
     ...(config.memory_limit_mb !== undefined && { memoryMiB: Number(config.memory_limit_mb) }),
+    ...(config.boundary !== undefined && { boundary: config.boundary as Boundary }),
   };
   return codeTool(await openSandbox(language, bounds), schema, limits);
 }

@@ -1,9 +1,10 @@
 /** Tools that ask a service: Search-R1's retriever and the Sandbox Fusion code runner, as verl's tools ask them. */
 import { ConfigError, ToolError } from '../../errors.ts';
 import { realClock, sleep } from '../../lib/clock.ts';
-import { type Semaphore, semaphore } from '../../lib/semaphore.ts';
+import type { RequestLimiter } from '../../lib/rate-limit.ts';
 import type { ToolSchema } from '../../types.ts';
 import type { ResultLimits } from '../class-tool.ts';
+import { limiterOf } from '../service-limits.ts';
 import { type Tool, type ToolResult, tool } from '../tool.ts';
 
 type Config = Readonly<Record<string, unknown>>;
@@ -26,10 +27,10 @@ export const SEARCH_SCHEMA: ToolSchema = {
   },
 };
 
-/** `config`: retrieval_service_url, topk (3), timeout in seconds (30), rate_limit (120 at once). */
+/** `config`: retrieval_service_url, topk (3), timeout in seconds (30), rate_limit (120 at once), max_rpm, max_tpm. */
 export function searchTool(config: Config, schema = SEARCH_SCHEMA, limits: ResultLimits = {}): Tool {
   const url = requiredUrl(config, 'retrieval_service_url', 'search tool');
-  const slots = semaphore(Number(config.rate_limit ?? 120));
+  const limiter = limiterOf(config, url, 120);
   const topk = Number(config.topk ?? 3);
   return tool({
     ...named(schema),
@@ -41,7 +42,11 @@ export function searchTool(config: Config, schema = SEARCH_SCHEMA, limits: Resul
       if (!Array.isArray(queries) || queries.length === 0) {
         throw new Error("'query_list' is missing, empty, or not a list");
       }
-      const answer = (await post(url, { queries, topk, return_scores: true }, { slots, signal, config })) as {
+      const answer = (await post(
+        url,
+        { queries, topk, return_scores: true },
+        { limiter, signal, config },
+      )) as {
         result?: readonly (readonly { document?: { contents?: string } }[])[];
       };
       const found = (answer.result ?? []).map((passages) => passages.map(passageText).join('').trim());
@@ -72,7 +77,7 @@ export const SANDBOX_SCHEMA: ToolSchema = {
 /** `config`: sandbox_fusion_url, default_timeout in seconds (30), default_language, memory_limit_mb, rate_limit (10). */
 export function sandboxTool(config: Config, schema = SANDBOX_SCHEMA, limits: ResultLimits = {}): Tool {
   const url = requiredUrl(config, 'sandbox_fusion_url', 'code tool');
-  const slots = semaphore(Number(config.rate_limit ?? 10));
+  const limiter = limiterOf(config, url, 10);
   const timeout = Number(config.default_timeout ?? 30);
   return tool({
     ...named(schema),
@@ -90,7 +95,7 @@ export function sandboxTool(config: Config, schema = SANDBOX_SCHEMA, limits: Res
         files: {},
         fetch_files: [],
       };
-      const { run_result: ran } = (await post(url, request, { slots, signal, config })) as {
+      const { run_result: ran } = (await post(url, request, { limiter, signal, config })) as {
         run_result?: { status?: string; stdout?: string; stderr?: string };
       };
       return ran?.status === 'Finished' ? `${ran.stdout ?? ''}${ran.stderr ?? ''}` : 'no stdout here';
@@ -114,37 +119,42 @@ function requiredUrl(config: Config, key: string, what: string): string {
 
 const RETRIES = 3;
 
+interface Asking {
+  readonly limiter: RequestLimiter;
+  readonly signal: AbortSignal;
+  readonly config: Config;
+}
+
 /** A busy or failing service is asked again; one that stays down is the environment's failure, not the model's. */
-async function post(
-  url: string,
-  body: object,
-  { slots, signal, config }: { slots: Semaphore; signal: AbortSignal; config: Config },
-): Promise<unknown> {
-  return slots.run(async () => {
-    for (let attempt = 0; ; attempt++) {
+async function post(url: string, body: object, asking: Asking): Promise<unknown> {
+  const { limiter, signal, config } = asking;
+  const tokens = Number(config.estimated_tokens_per_request ?? 2000);
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await limiter.run(() => ask(url, body, asking), { tokens, signal });
+    } catch (cause) {
       signal.throwIfAborted();
-      const timeout = AbortSignal.timeout(
-        1000 * Number(config.timeout ?? config.default_timeout ?? 30) + 10_000,
-      );
-      try {
-        const response = await fetch(url, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json' },
-          body: JSON.stringify(body),
-          signal: AbortSignal.any([signal, timeout]),
-        });
-        if (response.ok) return await response.json();
-        if (response.status < 500) throw new Error(`${url} answered ${response.status}`);
-        throw new TypeError(`${url} answered ${response.status}`);
-      } catch (cause) {
-        signal.throwIfAborted();
-        const mayRecover = cause instanceof TypeError || (cause as Error).name === 'TimeoutError';
-        if (!mayRecover) throw cause;
-        if (attempt >= RETRIES) {
-          throw new ToolError(`${url} does not answer: ${(cause as Error).message}`, { cause });
-        }
-        await sleep(realClock(), 1000 * (attempt + 1), signal);
+      const mayRecover = cause instanceof TypeError || (cause as Error).name === 'TimeoutError';
+      if (!mayRecover) throw cause;
+      if (attempt >= RETRIES) {
+        throw new ToolError(`${url} does not answer: ${(cause as Error).message}`, { cause });
       }
+      await sleep(realClock(), 1000 * (attempt + 1), signal);
     }
+  }
+}
+
+/** What may pass by itself is a TypeError, as `fetch` throws for a connection that breaks. */
+async function ask(url: string, body: object, { signal, config }: Asking): Promise<unknown> {
+  const timeout = AbortSignal.timeout(1000 * Number(config.timeout ?? config.default_timeout ?? 30) + 10_000);
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: AbortSignal.any([signal, timeout]),
   });
+  if (response.ok) return response.json();
+  const { status } = response;
+  const Kind = status >= 500 || status === 429 || status === 408 ? TypeError : Error;
+  throw new Kind(`${url} answered ${status}`);
 }

@@ -63,6 +63,11 @@ export async function openSandbox(
   { boundary, ...limits }: SandboxOptions = {},
 ): Promise<Sandbox> {
   const all = { ...DEFAULT_SANDBOX_LIMITS, ...limits };
+  if (boundary !== undefined && boundary !== 'system' && boundary !== 'interpreter') {
+    throw new ConfigError(
+      `a sandbox's boundary is 'system' or 'interpreter'; it is ${JSON.stringify(boundary)}`,
+    );
+  }
   if (language === 'javascript') return openQuickJs(all, boundary);
   if (boundary === 'interpreter') {
     throw new ConfigError("Python's interpreter contains nothing: boundary is 'system' for it, or left out");
