@@ -1,6 +1,5 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { UNREAD } from '../src/options/unread.ts';
 import type { VerlRow } from '../src/options/verl-row.ts';
 import { VERL_TABLE } from '../src/options/verl-table.ts';
 
@@ -22,8 +21,7 @@ function table(rows: readonly VerlRow[]): string[] {
     '| key | values | here | note | seed |',
     '| --- | --- | --- | --- | --- |',
     ...rows.map((row) => {
-      const option = (path: string) => (path in UNREAD ? `${code(path)} (not yet)` : code(path));
-      const here = row.kind === 'option' ? row.to.map(option).join(', ') : KINDS[row.kind];
+      const here = row.kind === 'option' ? row.to.map(code).join(', ') : KINDS[row.kind];
       return `| ${code(row.key)} | ${cell(row.values)} | ${here} | ${cell(row.note)} | ${cell(row.seeds.join(' '))} |`;
     }),
   ];
@@ -135,8 +133,7 @@ export function renderFromVerl(): string {
     '',
     '**sets** names our option. **always so**: it works like this here anyway, and another value is refused.',
     "**elsewhere**: another program's business, accepted with one line that says so. **not yet**: understood, and",
-    '`train` refuses any value but the one listed; of an option marked so, any but its default. An unknown key is an',
-    'error that names the nearest known ones.',
+    '`train` refuses any value but the one listed. An unknown key is an error that names the nearest known ones.',
     '',
     '## Commands',
     '',

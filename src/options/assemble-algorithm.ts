@@ -51,7 +51,8 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, Make>> = {
   'dr-grpo': algorithms.drGrpo,
   dapo: algorithms.dapo,
   rloo: algorithms.rloo,
-  'reinforce++': (common, { discount }) => algorithms.reinforcePlusPlus({ ...common, ...given({ discount }) }),
+  'reinforce++': (common, { discount }) =>
+    algorithms.reinforcePlusPlus({ ...common, ...given({ discount }) }),
   'reinforce++-baseline': (common) => algorithms.reinforcePlusPlus({ ...common, baseline: 'group' }),
   remax: algorithms.remax,
   gpg: (common, { gpgNorm: norm }) => algorithms.gpg({ ...common, ...given({ norm }) }),
@@ -94,8 +95,7 @@ const ALGORITHMS: Readonly<Record<AlgorithmName, Make>> = {
       ...normalize(described),
       ...given({ divergence: described.dppo.divergence as 'tv' | 'kl' | null, cap: described.dppo.cap }),
     }),
-  dro: (common, described) =>
-    algorithms.dro({ ...common, ...normalize(described), ...given(described.dro) }),
+  dro: (common, described) => algorithms.dro({ ...common, ...normalize(described), ...given(described.dro) }),
   'clip-cov': (common, described) => {
     const { fraction, low, high } = described.clipCov;
     return algorithms.clipCov({
@@ -245,7 +245,9 @@ function unreadBy(algorithm: Algorithm, described: Described): string[] {
     const isRead = READ_BY.filter(([of]) => name === of || name.startsWith(`${of}.`)).every(([, test]) =>
       test(algorithm),
     );
-    const value = name.split('.').reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], described);
+    const value = name
+      .split('.')
+      .reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], described);
     return isRead || SWITCHES.includes(name) || shown(value) === shown(usual) ? [] : [name];
   });
 }

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { KNOWN_OPTIONS } from './known-options.ts';
 import { resolveRun } from './resolve-run.ts';
-import { UNREAD } from './unread.ts';
 import { VERL_TABLE } from './verl-table.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rollcall-options-'));
@@ -176,15 +175,4 @@ test('arguments of an agent that have no row of their own are kept together', as
     'actor_rollout_ref.rollout.agent_loop_config.depth=2',
   ]);
   expect(options.agent.config).toEqual({ tone: 'kind', depth: 2 });
-});
-
-test('a setting that nothing in this build reads is refused by its key, unless it says what is done anyway', async () => {
-  const { refused } = await resolve(['critic.model.path=/models/critic', 'servers.retries=3']);
-  expect(refused).toEqual([
-    expect.stringContaining('critic.model.path=/models/critic (our algorithm.critic.model): not yet: '),
-  ]);
-});
-
-test('what is said to be unread is an option', () => {
-  expect(Object.keys(UNREAD).filter((name) => !KNOWN_OPTIONS.has(name))).toEqual([]);
 });

@@ -6,7 +6,6 @@ import { KNOWN_OPTIONS, nestOptions, wrongWith } from './known-options.ts';
 import { findMissing } from './missing.ts';
 import { type Override, parseOverrides } from './overrides.ts';
 import type { DescribedRun } from './settings.ts';
-import { refuseUnread } from './unread.ts';
 import { shown, type VerlRow } from './verl-row.ts';
 import { VERL_TABLE } from './verl-table.ts';
 import { type Leaf, readYamlLeaves } from './yaml-file.ts';
@@ -100,12 +99,7 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     given: new Map([...entries].map(([path, { from }]) => [path, from.key])),
     notes,
     missing: findMissing(options, environment, exists),
-    refused: [
-      ...refused,
-      ...refuseUnread(
-        new Map([...entries].map(([path, { value, from }]) => [path, { value, key: from.key }])),
-      ),
-    ],
+    refused,
   };
 }
 

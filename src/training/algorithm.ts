@@ -168,7 +168,9 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
     refuse(`${loss.kind} acts on ${loss.fraction} of the tokens; use a share above 0, such as 0.0002`);
   }
   if (loss.kind === 'clip-cov' && !(loss.covariance[0] < loss.covariance[1])) {
-    refuse(`clip-cov cuts covariances from ${loss.covariance.join(' to ')}; use low before high, such as 1, 5`);
+    refuse(
+      `clip-cov cuts covariances from ${loss.covariance.join(' to ')}; use low before high, such as 1, 5`,
+    );
   }
   if (
     aggregation.kind === 'sequence-mean-token-sum-norm' &&
@@ -217,7 +219,9 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
     refuse(`gpg() divides the advantage by ${advantage.norm}; use a number above 0`);
   }
   if (advantage.kind === 'gdpo' && Object.keys(advantage.weights).length === 0) {
-    refuse('gdpo() weighs no reward, so nothing would be learned; give each its weight, such as { correct: 1 }');
+    refuse(
+      'gdpo() weighs no reward, so nothing would be learned; give each its weight, such as { correct: 1 }',
+    );
   }
   if (advantage.kind === 'gdpo' && setting.rewardNames) {
     for (const reward of Object.keys(advantage.weights)) {

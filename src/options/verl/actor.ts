@@ -1,3 +1,4 @@
+import { ConfigError } from '../../errors.ts';
 import { always, elsewhere, means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
 import { KL_ESTIMATORS, TRAINER_BUSINESS } from './words.ts';
 
@@ -12,6 +13,37 @@ function ofLossKl(row: VerlRow): VerlRow {
         : row.read(value, context),
   };
 }
+
+/** verl's losses that are a mean over sequences whatever loss_agg_mode says. */
+function notOfSequenceLosses(row: VerlRow): VerlRow {
+  return {
+    ...row,
+    late: true,
+    note: 'not of gspo, geo_mean and sapo, which are seq-mean-token-mean',
+    read: (value, context) => {
+      const loss = context.option('algorithm.loss');
+      return ['gspo', 'gmpo', 'sapo'].includes(loss as string)
+        ? {
+            note: `${row.key}=${shown(value)}: not used: ${loss} is a mean over sequences of means over tokens`,
+          }
+        : row.read(value, context);
+    },
+  };
+}
+
+const LOSS_MODES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  vanilla: { 'algorithm.loss': 'clip' },
+  gspo: { 'algorithm.loss': 'gspo' },
+  geo_mean: { 'algorithm.loss': 'gmpo' },
+  cispo: { 'algorithm.loss': 'cispo' },
+  sapo: { 'algorithm.loss': 'sapo' },
+  gpg: { 'algorithm.loss': 'reinforce' },
+  clip_cov: { 'algorithm.loss': 'clip-cov' },
+  kl_cov: { 'algorithm.loss': 'kl-cov' },
+  dppo_tv: { 'algorithm.loss': 'dppo', 'algorithm.dppo.divergence': 'tv' },
+  dppo_kl: { 'algorithm.loss': 'dppo', 'algorithm.dppo.divergence': 'kl' },
+  dro: { 'algorithm.loss': 'dro' },
+};
 
 export const ACTOR_KEYS: readonly VerlRow[] = [
   means(
@@ -62,29 +94,48 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
     late: true,
     note: 'goes before clip_ratio',
   }),
-  same('actor_rollout_ref.actor.clip_ratio_c', 'algorithm.dualClip', [3, 10]),
-  word('actor_rollout_ref.actor.loss_agg_mode', 'algorithm.aggregation', {
-    'token-mean': 'token-mean',
-    'token-sum': 'token-sum',
-    'seq-mean-token-sum': 'sequence-mean-token-sum',
-    'seq-mean-token-mean': 'sequence-mean-token-mean',
-    'seq-mean-token-sum-norm': 'sequence-mean-token-sum-norm',
-  }),
+  means(
+    'actor_rollout_ref.actor.clip_ratio_c',
+    ['algorithm.dualClip', 'algorithm.dppo.cap'],
+    [3, 10],
+    (ratio: number, { option }) => ({
+      [option('algorithm.loss') === 'dppo' ? 'algorithm.dppo.cap' : 'algorithm.dualClip']: ratio,
+    }),
+    { late: true, note: 'of dppo_tv and dppo_kl: the cap of the ratio' },
+  ),
+  notOfSequenceLosses(
+    word('actor_rollout_ref.actor.loss_agg_mode', 'algorithm.aggregation', {
+      'token-mean': 'token-mean',
+      'token-sum': 'token-sum',
+      'seq-mean-token-sum': 'sequence-mean-token-sum',
+      'seq-mean-token-mean': 'sequence-mean-token-mean',
+      'seq-mean-token-sum-norm': 'sequence-mean-token-sum-norm',
+    }),
+  ),
   same('actor_rollout_ref.actor.loss_scale_factor', 'algorithm.divisor', [null, 1024]),
-  word('actor_rollout_ref.actor.policy_loss.loss_mode', 'algorithm.loss', {
-    vanilla: 'clip',
-    gspo: 'gspo',
-    geo_mean: 'gmpo',
-    cispo: 'cispo',
-    sapo: 'sapo',
-    gpg: 'reinforce',
-    clip_cov: 'clip-cov',
-    kl_cov: 'kl-cov',
-    dppo_tv: 'dppo-tv',
-    dppo_kl: 'dppo-kl',
-    dro: 'dro',
-  }),
-  same('actor_rollout_ref.actor.policy_loss.dro_beta', 'algorithm.droBeta', [0.1, 0.3]),
+  means(
+    'actor_rollout_ref.actor.policy_loss.loss_mode',
+    ['algorithm.loss', 'algorithm.dppo.divergence'],
+    ['vanilla', 'gspo'],
+    (mode: string) => {
+      const meant = LOSS_MODES[mode.replaceAll('-', '_')];
+      if (!meant) {
+        throw new ConfigError(
+          `loss_mode is ${shown(mode)}; use one of ${Object.keys(LOSS_MODES).join(', ')}`,
+        );
+      }
+      return meant;
+    },
+    { values: Object.keys(LOSS_MODES).join(', ') },
+  ),
+  same('actor_rollout_ref.actor.policy_loss.dro_beta', 'algorithm.dro.beta', [0.1, 0.3]),
+  same('actor_rollout_ref.actor.policy_loss.clip_cov_ratio', 'algorithm.clipCov.fraction', [0.0002, 0.001]),
+  same('actor_rollout_ref.actor.policy_loss.clip_cov_lb', 'algorithm.clipCov.low', [1, 2]),
+  same('actor_rollout_ref.actor.policy_loss.clip_cov_ub', 'algorithm.clipCov.high', [5, 10]),
+  same('actor_rollout_ref.actor.policy_loss.kl_cov_ratio', 'algorithm.klCov.fraction', [0.0002, 0.001]),
+  same('actor_rollout_ref.actor.policy_loss.ppo_kl_coef', 'algorithm.klCov.coefficient', [0.1, 1]),
+  same('actor_rollout_ref.actor.tau_pos', 'algorithm.sapo.positive', [1, 2]),
+  same('actor_rollout_ref.actor.tau_neg', 'algorithm.sapo.negative', [1.05, 2]),
   same('actor_rollout_ref.actor.optim.lr', 'optimizer.learningRate', [1e-6, 1e-5]),
   means(
     'actor_rollout_ref.actor.optim.lr_warmup_steps',

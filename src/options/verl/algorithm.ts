@@ -1,6 +1,6 @@
 import { ConfigError } from '../../errors.ts';
 import { means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
-import { KL_ESTIMATORS } from './words.ts';
+import { asList, KL_ESTIMATORS } from './words.ts';
 
 const ALGORITHMS = {
   grpo: 'grpo',
@@ -27,6 +27,9 @@ const bounds = (value: unknown): { low: number; high: number } => {
   }
   return second === undefined ? { low: 0, high: first } : { low: first, high: second };
 };
+
+/** What `compute_score` gives beside its score is a part of the reward `score`. */
+const partOf = (key: string) => (key === 'score' ? key : `score/${key}`);
 
 /** verl's `seq_mean_k1` is our `sequence-mean-k1`. */
 const statistic = (name: string) => name.trim().replace(/^seq_/, 'sequence-').replaceAll('_', '-');
@@ -74,15 +77,47 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
     ['acc', 'score'],
     (metric: string | null) => ({
       'algorithm.dynamicSampling.metric':
-        metric === null || /^(score|seq_reward|seq_final_reward)$/.test(metric) ? 'reward' : metric,
+        metric === null || /^(score|seq_reward|seq_final_reward)$/.test(metric)
+          ? 'reward'
+          : metric === 'acc'
+            ? 'score'
+            : partOf(metric),
     }),
-    { values: 'score, seq_reward, seq_final_reward, or the name of a reward' },
+    {
+      values: 'acc, score, seq_reward, seq_final_reward, or a part of what compute_score gives',
+      note: 'acc is what compute_score gives, before shaping and penalties',
+    },
   ),
   same('algorithm.filter_groups.max_num_gen_batches', 'algorithm.dynamicSampling.maxRefills', [10, 0]),
   notYet('algorithm.filter_groups.max_inflight_gen_batches', 1, 2, 'refilling while a round still runs'),
-  same('algorithm.gdpo_reward_weights', 'algorithm.rewardWeights', [{ a: 1 }, { a: 2 }], {
-    values: 'a mapping',
-  }),
+  means(
+    'algorithm.gdpo_reward_keys',
+    'algorithm.rewardWeights',
+    [['a'], ['a', 'b']],
+    (keys: unknown) => ({
+      'algorithm.rewardWeights': Object.fromEntries(asList(keys).map((key) => [partOf(key), 1])),
+    }),
+    { note: 'parts of what compute_score gives: a is our score/a' },
+  ),
+  means(
+    'algorithm.gdpo_reward_weights',
+    'algorithm.rewardWeights',
+    [
+      [1, 2],
+      [2, 1],
+    ],
+    (weights: readonly number[] | null, { option }) => {
+      const keys = Object.keys(option('algorithm.rewardWeights') as object);
+      if (weights === null) return {};
+      if (!Array.isArray(weights) || weights.length !== keys.length) {
+        throw new ConfigError(
+          `algorithm.gdpo_reward_weights is ${shown(weights)}; use one for each of the ${keys.length} in algorithm.gdpo_reward_keys`,
+        );
+      }
+      return { 'algorithm.rewardWeights': Object.fromEntries(keys.map((key, at) => [key, weights[at]])) };
+    },
+    { late: true, beside: { 'algorithm.gdpo_reward_keys': ['a', 'b'] } },
+  ),
   word('algorithm.rollout_correction.rollout_is', 'algorithm.correction.weights', {
     null: 'off',
     token: 'token',
@@ -112,22 +147,62 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   ),
   means(
     'algorithm.rollout_correction.rollout_rs_threshold',
-    ['algorithm.correction.rejectionLow', 'algorithm.correction.rejectionHigh'],
+    'algorithm.correction.rejectionBounds',
     [2, '0.5_3.0'],
     (value: unknown) => ({
-      'algorithm.correction.rejectionLow':
-        value === null ? null : bounds(value).low || 1 / bounds(value).high,
-      'algorithm.correction.rejectionHigh': value === null ? null : bounds(value).high,
+      'algorithm.correction.rejectionBounds':
+        value === null
+          ? []
+          : String(value)
+              .split(',')
+              .map((one) => bounds(one))
+              .map(({ low, high }) => [low || 1 / high, high]),
     }),
+    { values: '2, 0.5_3.0, or a comma list, one for each of rollout_rs' },
   ),
   means('algorithm.rollout_correction.bypass_mode', 'algorithm.old', [true, false], (bypass: boolean) => ({
     'algorithm.old': bypass ? 'behaviour' : 'recompute',
   })),
-  notYet(
+  means(
     'algorithm.rollout_correction.loss_type',
-    'ppo_clip',
-    'reinforce',
-    'another loss in bypass mode: set actor_rollout_ref.actor.policy_loss.loss_mode',
+    'algorithm.loss',
+    ['ppo_clip', 'reinforce'],
+    (type: string, { option }) => {
+      if (option('algorithm.old') !== 'behaviour') {
+        return {
+          note: `algorithm.rollout_correction.loss_type=${shown(type)}: not used: not in bypass mode`,
+        };
+      }
+      if (type === 'ppo_clip') return { 'algorithm.loss': 'clip' };
+      if (type === 'reinforce') return { 'algorithm.loss': 'reinforce' };
+      throw new ConfigError(
+        `algorithm.rollout_correction.loss_type is ${shown(type)}; use ppo_clip or reinforce`,
+      );
+    },
+    {
+      late: true,
+      note: 'goes before loss_mode, in bypass mode',
+      beside: { 'algorithm.rollout_correction.bypass_mode': true },
+    },
   ),
-  notYet('algorithm.use_pf_ppo', false, true, 'reweighting by score (PF-PPO)'),
+  means(
+    'algorithm.use_pf_ppo',
+    'algorithm.filtration.method',
+    [true, false],
+    (on: boolean, { option }) => ({
+      'algorithm.filtration.method': on
+        ? option('algorithm.filtration.method') === 'off'
+          ? 'power'
+          : option('algorithm.filtration.method')
+        : 'off',
+    }),
+    { late: true, note: 'trajectories are drawn again by their score; with gae' },
+  ),
+  word(
+    'algorithm.pf_ppo.reweight_method',
+    'algorithm.filtration.method',
+    { pow: 'power', max_min: 'max-min', max_random: 'max-random' },
+    { beside: { 'algorithm.use_pf_ppo': true } },
+  ),
+  same('algorithm.pf_ppo.weight_pow', 'algorithm.filtration.power', [2, 3]),
 ];

@@ -6,7 +6,9 @@ const every = (value: number | null) => (value === null || value < 0 ? 0 : value
 
 export const TRAINER_KEYS: readonly VerlRow[] = [
   same('critic.cliprange_value', 'algorithm.critic.clip', [0.5, 0.2]),
-  same('critic.optim.lr', 'algorithm.critic.learningRate', [1e-5, 1e-6]),
+  same('critic.optim.lr', 'algorithm.critic.learningRate', [1e-5, 1e-6], {
+    note: "without it, ours is the policy's",
+  }),
   same('critic.model.path', 'algorithm.critic.model', ['a', 'b']),
   same('trainer.critic_warmup', 'algorithm.critic.warmupSteps', [0, 10]),
   elsewhere('critic.*', TRAINER_BUSINESS, [true, 32]),
