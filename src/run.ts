@@ -37,6 +37,7 @@ import {
   writeOptions,
   writeSummary,
 } from './watch/run-directory.ts';
+import { type SampledServer, watchServers, writeServerSamples } from './watch/server-samples.ts';
 import { trackerMemory } from './watch/trackers/memory.ts';
 import { startTracking } from './watch/trackers/tracking.ts';
 import { writeTrajectories } from './watch/trajectory-store.ts';
@@ -240,6 +241,7 @@ async function startRun<T extends Task>(
     memory: trackerMemory(runDir),
   });
   const machine = watchMachine(clock);
+  const load = watchServers(() => sampledServers(server), clock);
   /** What evaluations have sampled since the last step was recorded. */
   let evaluated: Scored[] = [];
   let finished = false;
@@ -334,7 +336,9 @@ async function startRun<T extends Task>(
       const notes = new Map(
         update?.tokens.map((record) => [`${record.trajectory}/${record.segment}`, record]),
       );
+      const samples = load.take();
       if (groups.length > 0) {
+        await writeServerSamples(runDir, at, samples);
         await writeTrajectories(runDir, at, groups as readonly Group[], (id, segment) => {
           const record = notes.get(`${id}/${segment}`);
           return {
@@ -404,6 +408,7 @@ async function startRun<T extends Task>(
         if (step > checkpointed && !signal?.aborted) await run.checkpoint();
       } finally {
         machine.close();
+        load.close();
         await Promise.all([closeAll(), tracking.close(finished ? 'finished' : 'stopped')]);
         // No step is left to carry them.
         for (const notice of tracking.takeNotices()) process.emitWarning(notice, 'TrackerWarning');
@@ -411,6 +416,14 @@ async function startRun<T extends Task>(
     },
   };
   return run;
+}
+
+function sampledServers(server: Gateway): SampledServer[] {
+  const answering = new Map(server.servers().map((one) => [one.name, one.server]));
+  return server.status().map(({ name, inFlight }) => {
+    const asked = answering.get(name);
+    return { name, inFlight, ...(asked?.load && { load: (signal) => asked.load!(signal) }) };
+  });
 }
 
 async function openDirectory<T extends Task>(options: ResolvedOptions<T>): Promise<Checkpoint | undefined> {

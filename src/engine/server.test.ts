@@ -173,6 +173,31 @@ test('an aborted request returns what it has, the others go on', async () => {
   expect(early).toMatchObject({ finish: 'abort', promptTokens: 5 });
 });
 
+test('its load says how many run, how many wait, and what they hold', async () => {
+  const narrow = await open({ maxBatch: 2 });
+  try {
+    const controller = new AbortController();
+    let streamed = 0;
+    const begun = new Promise<void>((resolve) => {
+      for (let at = 0; at < 5; at++) {
+        const onTokens = () => void (++streamed === 20 && resolve());
+        const more = { signal: controller.signal, onTokens };
+        void narrow.generate(request([1, 2, 3, at], { ...LONG, seed: at }, more));
+      }
+    });
+    await begun;
+    const load = await narrow.load();
+    expect(load).toMatchObject({ running: 2, queued: 3, preemptions: 0 });
+    expect(load.kvUse).toBeGreaterThan(0);
+    expect(load.kvUse).toBeLessThanOrEqual(1);
+    controller.abort();
+    while ((await narrow.load()).running > 0);
+    expect(await narrow.load()).toMatchObject({ running: 0, queued: 0, kvUse: 0 });
+  } finally {
+    await narrow.close();
+  }
+});
+
 test('attempts of one prompt and later turns compute what is new and little else', async () => {
   const fresh = await open();
   try {

@@ -6,6 +6,7 @@ import type {
   GenerateResult,
   InferenceServer,
   ServerInfo,
+  ServerLoad,
   WeightUpdate,
 } from '../inference/server.ts';
 import { startWorker } from '../lib/worker.ts';
@@ -183,6 +184,19 @@ export class EmbeddedServer implements InferenceServer {
   async update(weights: WeightUpdate): Promise<void> {
     await this.#ask({ kind: 'update', weights });
     this.#info = { ...this.#info, version: weights.version };
+  }
+
+  async load(): Promise<ServerLoad> {
+    const now = await this.stats();
+    const prompt = now.cachedPromptTokens + now.computedPromptTokens;
+    return {
+      running: now.running,
+      queued: now.waiting,
+      kvUse: now.blocksHeld / now.blocks,
+      kvTokens: now.blocks * now.blockTokens,
+      preemptions: now.preemptions,
+      ...(prompt > 0 && { cacheHits: now.cachedPromptTokens / prompt }),
+    };
   }
 
   async stats(): Promise<GenerationStatistics> {

@@ -3,8 +3,10 @@ import { useMemo, useRef } from 'react';
 import type { TimelineLane, TimelineView } from '../../src/watch/dashboard/api.ts';
 import type { ViewProps } from './app.tsx';
 import { api, useApi } from './data.ts';
+import { countsOver, LaneChart, stackedAreas } from './lane-chart.tsx';
 import { short } from './numbers.ts';
 import { change, href, useRoute } from './route.ts';
+import { ServerLane } from './server-lane.tsx';
 import { Notice, StepPicker, useSteps } from './step-picker.tsx';
 
 const KINDS = ['generate', 'tool', 'interaction', 'reward', 'wait'] as const;
@@ -14,7 +16,6 @@ const ORDERS: Readonly<Record<string, { label: string; of: (lane: TimelineLane) 
   longest: { label: 'longest first', of: (lane) => -(endOf(lane) - startOf(lane)) },
   last: { label: 'last to finish first', of: (lane) => -endOf(lane) },
 };
-const BUCKETS = 240;
 
 /** Where the time of a step went: a lane per trajectory, above it how many did what at once, and each server. */
 export function Timeline({ run }: ViewProps) {
@@ -76,6 +77,11 @@ export function Timeline({ run }: ViewProps) {
           <li>
             <i className="box span-problem" aria-hidden="true" /> a problem
           </li>
+          {servers.length > 0 && (
+            <li>
+              <i className="box line-hits" aria-hidden="true" /> cache hits
+            </li>
+          )}
         </ul>
       </div>
       {!data && <Notice error={error} what="the timeline" />}
@@ -94,10 +100,11 @@ export function Timeline({ run }: ViewProps) {
             </div>
             <AtOnce name="all trajectories" lanes={lanes} from={from} to={to} />
             {servers.map((server) => (
-              <AtOnce
+              <ServerLane
                 key={server}
-                name={server.replace(/^https?:\/\//, '')}
-                lanes={ofServer(lanes, server)}
+                name={server}
+                samples={data.servers}
+                lanes={lanes}
                 from={from}
                 to={to}
               />
@@ -149,80 +156,35 @@ function AtOnce({
   from: number;
   to: number;
 }) {
-  const { paths, most } = useMemo(() => stacked(lanes, from, to), [lanes, from, to]);
-  const hits = useMemo(() => cacheHits(lanes), [lanes]);
+  const { areas, most } = useMemo(() => {
+    const counts = KINDS.map((kind) =>
+      countsOver(
+        lanes.flatMap(({ spans }) => spans.filter((span) => span.kind === kind)),
+        from,
+        to,
+      ),
+    );
+    return stackedAreas(counts);
+  }, [lanes, from, to]);
   return (
     <div className="lane at-once">
       <span className="lane-name">
         {name}
         <br />
         <span className="quiet">at most {most} at once</span>
-        {hits !== undefined && (
-          <>
-            <br />
-            <span className="quiet">cache hits {hits} %</span>
-          </>
-        )}
       </span>
-      <svg
-        className="lane-track"
-        viewBox={`0 0 ${BUCKETS} 60`}
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={`${name}: at most ${most} at once`}
-      >
-        {paths.map(({ kind, path }) => (
-          <path key={kind} d={path} className={`area-${kind}`} />
+      <LaneChart label={`${name}: at most ${most} at once`}>
+        {areas.map((path, at) => (
+          <path key={KINDS[at]} d={path} className={`area-${KINDS[at]}`} />
         ))}
-      </svg>
+      </LaneChart>
     </div>
   );
-}
-
-/** Share of prompt tokens that a server had kept, in percent; undefined where none says. */
-function cacheHits(lanes: readonly TimelineLane[]): number | undefined {
-  const told = lanes.flatMap(({ spans }) => spans.filter(({ cachedTokens }) => cachedTokens !== undefined));
-  const prompt = told.reduce((sum, { promptTokens }) => sum + (promptTokens ?? 0), 0);
-  const cached = told.reduce((sum, { cachedTokens }) => sum + cachedTokens!, 0);
-  return prompt === 0 ? undefined : Math.round((100 * cached) / prompt);
-}
-
-function stacked(lanes: readonly TimelineLane[], from: number, to: number) {
-  const counts = KINDS.map(() => new Float64Array(BUCKETS));
-  const width = Math.max(1e-9, (to - from) / BUCKETS);
-  for (const { spans } of lanes) {
-    for (const { kind, start, end } of spans) {
-      const column = counts[KINDS.indexOf(kind as (typeof KINDS)[number])];
-      if (!column) continue;
-      const last = Math.min(BUCKETS - 1, Math.floor((end - from) / width));
-      for (let at = Math.max(0, Math.floor((start - from) / width)); at <= last; at++) {
-        const [left, right] = [from + at * width, from + (at + 1) * width];
-        column[at]! += Math.max(0, Math.min(end, right) - Math.max(start, left)) / width;
-      }
-    }
-  }
-  const totals = Array.from({ length: BUCKETS }, (_, at) =>
-    counts.reduce((sum, column) => sum + column[at]!, 0),
-  );
-  const most = Math.max(1, ...totals);
-  const base = new Float64Array(BUCKETS);
-  const paths = KINDS.map((kind, index) => {
-    const y = (value: number) => (60 - (58 * value) / most).toFixed(2);
-    const lower = Array.from(base, (value, at) => `${at + 0.5},${y(value)}`).reverse();
-    const upper = Array.from(base, (value, at) => {
-      base[at] = value + counts[index]![at]!;
-      return `${at + 0.5},${y(base[at]!)}`;
-    });
-    return { kind, path: `M${upper.join('L')}L${lower.join('L')}Z` };
-  });
-  return { paths, most: Math.round(most) };
 }
 
 const startOf = ({ spans }: TimelineLane) =>
   spans.reduce((least, { start }) => Math.min(least, start), Infinity);
 const endOf = ({ spans }: TimelineLane) => spans.reduce((most, { end }) => Math.max(most, end), -Infinity);
-const ofServer = (lanes: readonly TimelineLane[], server: string) =>
-  lanes.map((lane) => ({ ...lane, spans: lane.spans.filter((span) => span.server === server) }));
 
 function extent(lanes: readonly TimelineLane[]): [number, number] {
   const from = lanes.reduce((least, lane) => Math.min(least, startOf(lane)), Infinity);

@@ -41,6 +41,8 @@ export interface GenerationStatistics {
   readonly waiting: number;
   readonly running: number;
   readonly blocksUsed: number;
+  /** Of these, held by running requests; the rest is kept for later. */
+  readonly blocksHeld: number;
   readonly blocks: number;
   readonly blockTokens: number;
   readonly bytesInUse: number;
@@ -208,6 +210,7 @@ export class Generator {
       waiting: this.#scheduler.waiting.length,
       running: this.#scheduler.running.length,
       blocksUsed: this.#cache.usedBlocks,
+      blocksHeld: this.#cache.capacity - this.#cache.availableBlocks,
       blocks: this.#cache.capacity,
       blockTokens: BLOCK_TOKENS,
       bytesInUse: this.#kernels.bytesInUse,

@@ -1,4 +1,5 @@
 /** What the page asks and what it gets: the one description that server and page share. */
+import type { ServerSamples } from '../server-samples.ts';
 import type { StoredTrajectory } from '../trajectory-store.ts';
 
 export interface RunSummary {
@@ -120,6 +121,8 @@ export interface TimelineLane {
 export interface TimelineView {
   readonly step: number;
   readonly lanes: readonly TimelineLane[];
+  /** Null where servers were not looked at. */
+  readonly servers: ServerSamples | null;
 }
 
 export interface FailureRow {

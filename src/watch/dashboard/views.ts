@@ -7,6 +7,7 @@ import type { Content, End, Message } from '../../types.ts';
 import { problemsOf } from '../problems.ts';
 import { endName } from '../rollout-metrics.ts';
 import { runPaths } from '../run-directory.ts';
+import { readServerSamples } from '../server-samples.ts';
 import {
   type IndexEntry,
   readTrajectory,
@@ -122,7 +123,7 @@ export async function timelineView(directory: string, index: StepIndex): Promise
       })),
     });
   }
-  return { step: index.step, lanes };
+  return { step: index.step, lanes, servers: (await readServerSamples(directory, index.step)) ?? null };
 }
 
 /** Every end but `completed`, and every mistake of the model, under the name of its metric. */
