@@ -1,5 +1,5 @@
 import { randomBytes, timingSafeEqual } from 'node:crypto';
-import { createInterface } from 'node:readline/promises';
+import { createInterface } from 'node:readline';
 import { serve } from '@hono/node-server';
 import type { Command } from 'commander';
 import { Hono } from 'hono';
@@ -30,13 +30,22 @@ function portOf(text: string): number {
 
 async function answerInTerminal(directory: string): Promise<void> {
   const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  const lines = terminal[Symbol.asyncIterator]();
+  /** Undefined when the input has ended. */
+  const ask = async (prompt: string): Promise<string | undefined> => {
+    terminal.setPrompt(prompt);
+    terminal.prompt();
+    const { done, value } = await lines.next();
+    return done ? undefined : value;
+  };
   try {
     const questions = await openQuestions(directory);
     if (questions.length === 0) console.log(`no open questions in ${directory}`);
     for (const question of questions) {
       console.log(`\n${question.trajectory}\n${dialogue(question)}`);
-      const text = await terminal.question('your answer (empty: the dialogue is over): ');
-      const rating = await terminal.question('rating of the reply (empty: none): ');
+      const text = await ask('your answer (empty: the dialogue is over): ');
+      const rating = text === undefined ? undefined : await ask('rating of the reply (empty: none): ');
+      if (text === undefined || rating === undefined) return;
       await answerQuestion(directory, question.key, {
         text,
         done: text.trim() === '',

@@ -91,37 +91,36 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
     signal: AbortSignal | undefined,
   ): Promise<string> {
     requests++;
-    const timeout = AbortSignal.timeout(timeoutMs);
-    const response = await fetch(`${url.replace(/\/$/, '')}/chat/completions`, {
-      method: 'POST',
-      headers: {
-        'content-type': 'application/json',
-        ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
-      },
-      body: JSON.stringify({ model, messages, temperature, max_tokens: maxTokens }),
-      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
-    });
-    if (!response.ok) {
-      const text = (await response.text()).slice(0, 200);
-      const message = `${url} answered ${response.status}: ${text}`;
-      const mayRecover = response.status >= 500 || response.status === 429 || response.status === 408;
-      throw mayRecover ? new Error(message) : new Refused(message);
+    let bill = most; // a request without an answer, or an answer without a bill, may have cost as much
+    try {
+      const timeout = AbortSignal.timeout(timeoutMs);
+      const response = await fetch(`${url.replace(/\/$/, '')}/chat/completions`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }),
+        },
+        body: JSON.stringify({ model, messages, temperature, max_tokens: maxTokens }),
+        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+      }).catch((cause: unknown) => {
+        if (neverArrived(cause)) bill = 0;
+        throw cause;
+      });
+      if (!response.ok) {
+        bill = 0;
+        throw refusal(url, response.status, (await response.text()).slice(0, 200));
+      }
+      const { choices, usage } = (await response.json()) as Completion;
+      const { prompt_tokens: input, completion_tokens: output } = usage ?? {};
+      if (cost && input !== undefined && output !== undefined) {
+        bill = (input * cost.inputPrice + output * cost.outputPrice) / 1e6;
+      }
+      const content = choices?.[0]?.message?.content;
+      if (typeof content !== 'string') throw new Error(`${url} answered without choices[0].message.content`);
+      return content;
+    } finally {
+      spent += bill;
     }
-    const body = (await response.json()) as {
-      readonly choices?: readonly { readonly message?: { readonly content?: string | null } }[];
-      readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number };
-    };
-    const { prompt_tokens: input, completion_tokens: output } = body.usage ?? {};
-    // An answer without a bill is taken to have cost the most it could.
-    if (cost) {
-      spent +=
-        input === undefined || output === undefined
-          ? most
-          : (input * cost.inputPrice + output * cost.outputPrice) / 1e6;
-    }
-    const content = body.choices?.[0]?.message?.content;
-    if (typeof content !== 'string') throw new Error(`${url} answered without choices[0].message.content`);
-    return content;
   }
 
   return {
@@ -147,6 +146,22 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
       return requests;
     },
   };
+}
+
+interface Completion {
+  readonly choices?: readonly { readonly message?: { readonly content?: string | null } }[];
+  readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number };
+}
+
+function refusal(url: string, status: number, text: string): Error {
+  const message = `${url} answered ${status}: ${text}`;
+  const mayRecover = status >= 500 || status === 429 || status === 408;
+  return mayRecover ? new Error(message) : new Refused(message);
+}
+
+function neverArrived(cause: unknown): boolean {
+  const { code } = ((cause as Error).cause ?? {}) as { code?: string };
+  return code !== undefined && ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes(code);
 }
 
 /** No tokenizer makes more tokens than there are bytes; a template adds a few for each message. */
