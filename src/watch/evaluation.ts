@@ -21,7 +21,7 @@ export interface SourceEvaluation {
   readonly means: Readonly<
     Record<string, { readonly mean: number; readonly interval: readonly [number, number] }>
   >;
-  /** By reward name: mean@k, best@k, worst@k, maj@k, pass@k. */
+  /** By reward name: mean@k, std@k, best@k, worst@k, maj@k, pass@k. */
   readonly atK: Readonly<Record<string, Metrics>>;
   /** Turns, lengths, tool validity, ends. */
   readonly rollout: Metrics;
@@ -74,6 +74,9 @@ function atK(perTask: readonly (readonly Scored[])[], name: string): Metrics {
   const metrics: Metrics = {
     [`mean@${most}`]: average(perTask.map((list) => average(list.map(scoreOf(name))))),
   };
+  if (most > 1) {
+    metrics[`std@${most}`] = average(perTask.map((list) => spread(list.map(scoreOf(name)))));
+  }
   for (const k of sizesUpTo(most)) {
     const over = (of: (list: readonly Scored[], task: number) => number) => average(perTask.map(of));
     const values = (list: readonly Scored[]) => list.map(scoreOf(name));
@@ -122,6 +125,12 @@ export function validationMetrics(evaluations: readonly SourceEvaluation[]): Met
     }
   }
   return metrics;
+}
+
+/** Of all attempts there were, so by their number. */
+function spread(values: readonly number[]): number {
+  const mean = average(values);
+  return Math.sqrt(average(values.map((value) => (value - mean) ** 2)));
 }
 
 function average(values: readonly number[]): number {
