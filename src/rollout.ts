@@ -20,7 +20,7 @@ import type { InferenceServer } from './inference/server.ts';
 import { type Clock, realClock, sleep } from './lib/clock.ts';
 import { semaphore } from './lib/semaphore.ts';
 import type { Reward } from './reward/reward.ts';
-import { checkRewards, scoreTogether, scoreTrajectory } from './reward/score.ts';
+import { checkOwnRewards, checkRewards, scoreTogether, scoreTrajectory } from './reward/score.ts';
 import type { End, Group, Message, Scored, Task, ToolSchema, Trajectory } from './types.ts';
 
 export interface RolloutOptions<T = Task> {
@@ -66,50 +66,113 @@ export interface RolloutProgress {
 
 /** Groups in the order of `tasks`, attempts in order. Failed attempts are in their groups, without a reward. */
 export async function rollout<T = Task>(options: RolloutOptions<T>): Promise<Group<T>[]> {
+  const { tasks, attempts, step } = options;
+  const rolling = openRollout(options);
+  rolling.begin(tasks.length * attempts);
+  const groups = await Promise.all(
+    tasks.map(({ index, task }) => rolling.group({ index, task, step, firstAttempt: 0, attempts })),
+  );
+  rolling.throwIfTooMany();
+  return rolling.scoreBatch(groups);
+}
+
+/** One group to roll out. */
+interface GroupToRoll<T> {
+  readonly index: number;
+  readonly task: T;
+  readonly step: number;
+  /** Attempts are numbered from here. */
+  readonly firstAttempt: number;
+  readonly attempts: number;
+  /** The group is the first so many attempts that end without failing, and the rest is cancelled; default all. */
+  readonly wanted?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** A rollout group by group: what all of them share is opened once. */
+export interface Rollout<T> {
+  /** A step begins: progress and failures are counted from 0, against so many attempts. */
+  begin(attempts: number, options?: { readonly stopOnAgentFailure?: boolean }): void;
+  group(request: GroupToRoll<T>): Promise<Group<T>>;
+  /** Rewards that see a whole batch. */
+  scoreBatch(groups: readonly Group<T>[]): Promise<Group<T>[]>;
+  throwIfTooMany(): void;
+}
+
+export function openRollout<T>(options: Omit<RolloutOptions<T>, 'tasks' | 'attempts' | 'step'>): Rollout<T> {
   checkRewards(options.rewards);
-  const { tasks, attempts, clock = realClock(), concurrency = 256 } = options;
+  const { clock = realClock(), concurrency = 256, rewards, retries = 2 } = options;
   const slots = semaphore(concurrency);
   const stop = new AbortController();
-  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
-  setMaxListeners(0, signal); // every trajectory listens
-  const progress = progressOf(options);
+  const stopping = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
+  setMaxListeners(0, stopping); // every trajectory listens
+  let progress = progressOf(options, 0);
   const failures = failureWatch(options);
-  const queuedAt = clock.now();
+  const scoredAlone = rewards.every(({ kind }) => kind === 'trajectory');
 
-  const groups = await Promise.all(
-    tasks.map(async ({ index, task }): Promise<Group<T>> => {
+  return {
+    begin: (attempts, { stopOnAgentFailure = options.stopOnAgentFailure ?? false } = {}) => {
+      progress = progressOf(options, attempts);
+      failures.begin(attempts, stopOnAgentFailure);
+    },
+    group: async ({ index, task, step, firstAttempt, attempts, wanted = attempts, signal: cancel }) => {
+      const enough = new AbortController();
+      const stopped = cancel ? AbortSignal.any([stopping, cancel]) : stopping;
+      const signal = AbortSignal.any([stopped, enough.signal]);
+      setMaxListeners(0, stopped);
+      setMaxListeners(0, signal);
+      const shared = { taskIndex: index, task, clock, signal, queuedAt: clock.now() };
       const renderPrompt = renderedOnce(options.format);
+      const ended: Scored<T>[] = [];
+      let good = 0;
       const attempt = async (number: number) => {
-        progress.started();
-        const place = { taskIndex: index, task, attempt: number };
-        const scored = await attemptTask(options, { ...place, clock, signal, queuedAt, renderPrompt });
-        progress.ended(scored);
-        if (!options.rewards.some(({ kind }) => kind !== 'trajectory')) options.onTrajectory?.(scored);
+        const counted = progress;
+        counted.started();
+        const scored = await attemptTask({ ...options, retries }, step, {
+          ...shared,
+          attempt: firstAttempt + number,
+          renderPrompt,
+        });
+        counted.ended(scored);
+        if (scoredAlone) options.onTrajectory?.(scored);
         if (failures.add(scored.trajectory)) stop.abort('the rollout failed');
-        return scored;
+        ended.push(scored);
+        if (scored.trajectory.end.kind !== 'failed' && ++good === wanted && wanted < attempts)
+          enough.abort('enough attempts of its group are done');
       };
-      const runs = Array.from({ length: attempts }, (_, number) => slots.run(() => attempt(number)));
-      const ended = await Promise.all(runs);
-      return { taskIndex: index, task, attempts: await scoreBeside(ended, 'group', options, clock, signal) };
-    }),
-  );
-  failures.throwIfTooMany();
-  const scored = await scoreBatch(groups, options, clock, signal);
-  if (options.rewards.some(({ kind }) => kind !== 'trajectory')) {
-    for (const attempt of scored.flatMap((group) => group.attempts)) {
-      options.onTrajectory?.(attempt);
-      const { end } = attempt.trajectory;
-      if (end.kind === 'failed' && end.boundary === 'reward') failures.add(attempt.trajectory);
-    }
-    failures.throwIfTooMany();
-  }
-  return scored;
+      await Promise.all(Array.from({ length: attempts }, (_, number) => slots.run(() => attempt(number))));
+      const first = firstOf(ended, wanted);
+      const scored = await scoreBeside(first, 'group', { rewards, retries }, clock, stopped);
+      return { taskIndex: index, task, attempts: scored };
+    },
+    scoreBatch: async (groups) => {
+      const scored = await scoreBatch(groups, { rewards, retries }, clock, stopping);
+      if (scoredAlone) return scored;
+      for (const attempt of scored.flatMap((group) => group.attempts)) {
+        options.onTrajectory?.(attempt);
+        const { end } = attempt.trajectory;
+        if (end.kind === 'failed' && end.boundary === 'reward') failures.add(attempt.trajectory);
+      }
+      failures.throwIfTooMany();
+      return scored;
+    },
+    throwIfTooMany: failures.throwIfTooMany,
+  };
+}
+
+/** The first `wanted` that did not fail, completed by failed ones where there are too few; in order of attempt. */
+function firstOf<T>(ended: readonly Scored<T>[], wanted: number): Scored<T>[] {
+  const failed = (scored: Scored<T>) => (scored.trajectory.end.kind === 'failed' ? 1 : 0);
+  return [...ended]
+    .sort((one, other) => failed(one) - failed(other)) // stable: in the order in which they ended
+    .slice(0, wanted)
+    .sort((one, other) => one.trajectory.attempt - other.trajectory.attempt);
 }
 
 /** Rewards that see a whole batch come last, in the order of the tasks. */
 async function scoreBatch<T>(
   groups: readonly Group<T>[],
-  options: RolloutOptions<T>,
+  options: Scoring<T>,
   clock: Clock,
   signal: AbortSignal,
 ): Promise<Group<T>[]> {
@@ -119,10 +182,15 @@ async function scoreBatch<T>(
   return groups.map((group) => ({ ...group, attempts: group.attempts.map(() => scored[next++]!) }));
 }
 
+interface Scoring<T> {
+  readonly rewards: readonly Reward<T>[];
+  readonly retries: number;
+}
+
 async function scoreBeside<T>(
   attempts: readonly Scored<T>[],
   kind: 'group' | 'batch',
-  { rewards, retries = 2 }: RolloutOptions<T>,
+  { rewards, retries }: Scoring<T>,
   clock: Clock,
   signal: AbortSignal,
 ): Promise<readonly Scored<T>[]> {
@@ -138,6 +206,8 @@ async function scoreBeside<T>(
   }
 }
 
+type AttemptOptions<T> = Omit<RolloutOptions<T>, 'tasks' | 'attempts' | 'step'> & Scoring<T>;
+
 interface AttemptSetup<T> {
   readonly taskIndex: number;
   readonly task: T;
@@ -149,8 +219,12 @@ interface AttemptSetup<T> {
 }
 
 /** One attempt and its score. A failed environment is tried again from the start; the rest is final. */
-async function attemptTask<T>(options: RolloutOptions<T>, setup: AttemptSetup<T>): Promise<Scored<T>> {
-  const { agent, server, format, seed, step, retries = 2, evaluation } = options;
+async function attemptTask<T>(
+  options: AttemptOptions<T>,
+  step: number,
+  setup: AttemptSetup<T>,
+): Promise<Scored<T>> {
+  const { agent, server, format, seed, retries, evaluation } = options;
   const name = evaluation === undefined ? (options.name ?? 'train') : `evaluation/${evaluation}`;
   const { taskIndex, attempt, clock, signal } = setup;
   for (let failed = 0; ; failed++) {
@@ -181,13 +255,14 @@ async function attemptTask<T>(options: RolloutOptions<T>, setup: AttemptSetup<T>
 
 async function score<T>(
   trajectory: Trajectory<T>,
-  { rewards, format, retries = 2 }: RolloutOptions<T>,
+  { rewards, format, retries }: AttemptOptions<T>,
   { clock, signal }: AttemptSetup<T>,
 ): Promise<Scored<T>> {
   if (trajectory.end.kind === 'failed' || trajectory.end.kind === 'cancelled') return unscored(trajectory);
   const { ownReward } = trajectory;
-  if (ownReward !== undefined) return { trajectory, rewards: { agent: ownReward }, reward: ownReward };
   try {
+    checkOwnRewards(trajectory);
+    if (ownReward !== undefined) return { trajectory, rewards: { agent: ownReward }, reward: ownReward };
     const {
       rewards: values,
       reward,
@@ -251,11 +326,11 @@ function checkToolsAreTold(prompt: string, tools: readonly ToolSchema[]): void {
   );
 }
 
-function progressOf<T>({ tasks, attempts, onProgress }: RolloutOptions<T>) {
+function progressOf<T>({ onProgress }: Pick<RolloutOptions<T>, 'onProgress'>, total: number) {
   let finished = 0;
   let running = 0;
   let sampledTokens = 0;
-  const tell = () => onProgress?.({ finished, running, total: tasks.length * attempts, sampledTokens });
+  const tell = () => onProgress?.({ finished, running, total, sampledTokens });
   return {
     started: () => {
       running++;
@@ -272,16 +347,17 @@ function progressOf<T>({ tasks, attempts, onProgress }: RolloutOptions<T>) {
 }
 
 /** Counts failures by cause; says when there are too many, and throws the error that names cause and example. */
-function failureWatch<T>({
-  tasks,
-  attempts,
-  stopOnAgentFailure = false,
-  tolerateFailedShare = 0.5,
-}: RolloutOptions<T>) {
-  const total = tasks.length * attempts;
+function failureWatch<T>({ tolerateFailedShare = 0.5 }: Pick<RolloutOptions<T>, 'tolerateFailedShare'>) {
+  let total = 0;
+  let stopOnAgentFailure = false;
   const examples = new Map<string, { readonly id: string; readonly message: string; count: number }>();
   let fatal: Error | undefined;
   return {
+    begin: (attempts: number, stops: boolean) => {
+      total = attempts;
+      stopOnAgentFailure = stops;
+      examples.clear();
+    },
     add: ({ id, end }: Trajectory<T>): boolean => {
       if (end.kind !== 'failed' || fatal) return false;
       const seen = examples.get(end.boundary) ?? { id, message: end.message, count: 0 };
