@@ -137,6 +137,22 @@ describe.skipIf(!CHROMIUM)(where, () => {
     expect(await facts.textContent()).toContain(`"${text.at(-1)}"`);
   }, 60_000);
 
+  test('tokens that encoding the text again would not give are underlined, with what it would give', async () => {
+    let place: [step: number, position: number] | undefined;
+    for (const step of [1, 2, 3]) {
+      const position = (await linesOf(step)).findIndex(({ text }) => text === 'a\uFFFDb');
+      if (position >= 0) place ??= [step, position];
+    }
+    const [step, position] = place!;
+    await open(`trajectory?run=sums&step=${step}&position=${position}`);
+    const told = page.getByRole('region', { name: 'Tokens encoded again' });
+    await told.getByText('at 1 place (underlined)').waitFor();
+    const pieces = await told.getByRole('listitem').locator('code').allTextContents();
+    // One byte was sampled; the sign for what is no character has three.
+    expect(pieces.map((piece) => Number(piece.split(' ')[0]))).toEqual([0xf0, 0xef, 0xbf, 0xbd]);
+    expect(await page.locator('.token.differs').count()).toBe(1);
+  }, 60_000);
+
   test('a marked step leads to what its evaluation sampled', async () => {
     await open('overview?at=3');
     await page.getByRole('link', { name: 'evaluation on unseen/sums' }).click();
@@ -168,7 +184,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     expect(await lanes.count()).toBe((await linesOf(2)).length);
     expect(await lanes.first().locator('[title^="generating"]').count()).toBeGreaterThan(0);
 
-    await page.getByRole('img', { name: /^server 0: at most \d+ at once$/ }).waitFor();
+    await page.getByRole('img', { name: /^server 0: at most \d+ at once, 2 in its queue$/ }).waitFor();
 
     await open('failures?run=sums');
     await page.getByRole('button', { name: 'unknown-tool' }).click();

@@ -1,5 +1,5 @@
 import { arrayDataset, embedded, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
-import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { byteModel, type ScriptedReply, scriptedEngine } from 'rollcall/testing';
 
 type Sum = { a: number; b: number };
 
@@ -19,10 +19,16 @@ const add = tool({
 
 const backend = embedded({ threads: 1 });
 
+const STOP = byteModel().tokenizer.encode('<|im_end|>')[0]!;
+
 /** Most attempts call the tool and answer right; some cannot be read, some ask for a tool that is not there. */
-function reply(turn: number, chance: number, prompt: string): string {
+function reply(turn: number, chance: number, prompt: string): ScriptedReply {
   const [, a = '0', b = '0'] = /What is (\d+) and (\d+)/.exec(prompt) ?? [];
-  if (turn > 0) return chance < 0.8 ? `The sum is ${Number(a) + Number(b)}.` : 'The sum is unknown. Grüße 🎉';
+  if (turn > 0) {
+    if (chance < 0.8) return `The sum is ${Number(a) + Number(b)}.`;
+    if (chance < 0.9) return 'The sum is unknown. Grüße 🎉';
+    return { ids: [0x61, 0xf0, 0x62, STOP] }; // a byte that begins a character and does not end it: no text is it
+  }
   if (chance < 0.6) return `<tool_call>{"name": "add", "arguments": {"a": ${a}, "b": ${b}}}</tool_call>`;
   if (chance < 0.8) return `<tool_call>{"name": "add", "arguments": {"a": ${a}`;
   return '<tool_call>{"name": "subtract", "arguments": {}}</tool_call>';
@@ -52,14 +58,13 @@ export const options: TrainOptions<Sum> = {
     name: 'scripted',
     openServers: async () => {
       const { tokenizer } = byteModel();
-      return [
-        scriptedEngine({
-          tokenizer,
-          vocabulary: tokenizer.vocabularySize,
-          reply: ({ turn, random, text }) => reply(turn, random.next(), text),
-          firstTokenMs: 2,
-        }),
-      ];
+      const engine = scriptedEngine({
+        tokenizer,
+        vocabulary: tokenizer.vocabularySize,
+        reply: ({ turn, random, text }) => reply(turn, random.next(), text),
+        firstTokenMs: 2,
+      });
+      return [Object.assign(engine, { load: async () => ({ running: 1, queued: 2, kvUse: 0.5 }) })];
     },
     openTrainer: (role, model) => backend.openTrainer(role, model),
   },

@@ -28,6 +28,7 @@ export function TokenStrip({ tokens, colouring, label, onTurn }: StripProps) {
   const [at, setAt] = useState<number>();
   const count = tokens.ids.length;
   const colours = useMemo(() => coloursOf(tokens, colouring), [tokens, colouring]);
+  const differing = useMemo(() => differingOf(tokens), [tokens]);
   const select = (next: number | undefined) => {
     setAt(next);
     onTurn(next === undefined ? undefined : tokens.turns[next] || undefined);
@@ -58,8 +59,6 @@ export function TokenStrip({ tokens, colouring, label, onTurn }: StripProps) {
           <div key={start} className="block">
             {tokens.ids.slice(start, start + BLOCK).map((id, offset) => {
               const token = start + offset;
-              const differs =
-                tokens.retokenised && token >= tokens.retokenised.start && token < tokens.retokenised.end;
               return (
                 <span
                   key={token}
@@ -67,7 +66,7 @@ export function TokenStrip({ tokens, colouring, label, onTurn }: StripProps) {
                   data-token={token}
                   role="option"
                   aria-selected={token === at}
-                  className={`token${token === at ? ' selected' : ''}${differs ? ' differs' : ''}`}
+                  className={`token${token === at ? ' selected' : ''}${differing.has(token) ? ' differs' : ''}`}
                   style={{ background: colours[token] }}
                 >
                   {visible(tokens.texts[token], id)}
@@ -78,16 +77,50 @@ export function TokenStrip({ tokens, colouring, label, onTurn }: StripProps) {
         ))}
       </div>
       <TokenFacts tokens={tokens} at={at} />
-      {tokens.retokenised && (
-        <p className="tag warn">
-          Encoding the text again would give {tokens.retokenised.tokens} other tokens in place of tokens{' '}
-          {tokens.retokenised.start} to {tokens.retokenised.end - 1} (underlined). What was sampled is what is
-          trained.
-        </p>
-      )}
+      {tokens.retokenised.length > 0 && <Differences tokens={tokens} />}
     </div>
   );
 }
+
+const SHOWN_DIFFERENCES = 20;
+
+/** What was sampled, and what encoding its text again would make of it, place by place. */
+function Differences({ tokens }: { readonly tokens: TokenColumns }) {
+  const { retokenised } = tokens;
+  const places = `${retokenised.length} place${retokenised.length === 1 ? '' : 's'}`;
+  return (
+    <section className="differences" aria-label="Tokens encoded again">
+      <p className="tag warn">
+        Encoding the text again would give other tokens at {places} (underlined). What was sampled is what is
+        trained.
+      </p>
+      <ul>
+        {retokenised.slice(0, SHOWN_DIFFERENCES).map(({ start, end, ids, texts }) => (
+          <li key={start}>
+            <span className="quiet">token {start}: sampled</span>{' '}
+            <Pieces ids={tokens.ids.slice(start, end)} texts={tokens.texts.slice(start, end)} />{' '}
+            <span className="quiet">again</span> <Pieces ids={ids} texts={texts} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Pieces({ ids, texts }: { readonly ids: readonly number[]; readonly texts: readonly string[] }) {
+  return ids.map((id, at) => (
+    <code key={at} title={JSON.stringify(texts[at] ?? '')}>
+      {id} {JSON.stringify(texts[at] ?? '')}
+    </code>
+  ));
+}
+
+const differingOf = ({ retokenised }: TokenColumns) =>
+  new Set(
+    retokenised.flatMap(({ start, end }) =>
+      Array.from({ length: end - start }, (_, offset) => start + offset),
+    ),
+  );
 
 function TokenFacts({ tokens, at }: { readonly tokens: TokenColumns; readonly at: number | undefined }) {
   if (at === undefined) {

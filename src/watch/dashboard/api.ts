@@ -1,6 +1,7 @@
 /** What the page asks and what it gets: the one description that server and page share. */
 import type { ServerSamples } from '../server-samples.ts';
 import type { StoredTrajectory } from '../trajectory-store.ts';
+import type { TokenDifference } from './retokenised.ts';
 
 export interface RunSummary {
   readonly id: string;
@@ -88,8 +89,8 @@ export interface TokenColumns {
   readonly advantages: readonly (number | null)[];
   readonly versions: readonly number[];
   readonly turns: readonly number[];
-  /** Tokens [start, end) that encoding the text again would not give. */
-  readonly retokenised: { readonly start: number; readonly end: number; readonly tokens: number } | null;
+  /** Where encoding the text again would give other tokens than were sampled. */
+  readonly retokenised: readonly TokenDifference[];
 }
 
 export interface TrajectoryView {

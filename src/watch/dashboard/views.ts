@@ -25,6 +25,7 @@ import type {
   TokenColumns,
   TrajectoryView,
 } from './api.ts';
+import { tokenDifferences } from './retokenised.ts';
 
 /** What the page needs of a run's tokenizer. */
 export interface TokenTexts {
@@ -197,10 +198,11 @@ function textOf(content: Content): string {
   return content.map((part) => (part.type === 'text' ? part.text : '')).join(' ');
 }
 
-function columns(tokens: StoredTokens, texts: TokenTexts | undefined): TokenColumns {
+function columns(tokens: StoredTokens, tokenizer: TokenTexts | undefined): TokenColumns {
+  const texts = tokenizer?.texts(tokens.ids) ?? [];
   return {
     ids: [...tokens.ids],
-    texts: texts?.texts(tokens.ids) ?? [],
+    texts,
     sampled: [...tokens.sampled],
     trained: [...tokens.trained],
     rolloutLogprobs: numbers(tokens.rolloutLogprobs),
@@ -209,20 +211,14 @@ function columns(tokens: StoredTokens, texts: TokenTexts | undefined): TokenColu
     advantages: numbers(tokens.advantages),
     versions: [...tokens.versions],
     turns: [...tokens.turns],
-    retokenised: texts ? difference(tokens.ids, texts.encodedAgain(tokens.ids)) : null,
+    retokenised: tokenizer ? differences(tokens.ids, texts, tokenizer) : [],
   };
+}
+
+function differences(ids: Int32Array, texts: readonly string[], tokenizer: TokenTexts) {
+  const again = tokenizer.encodedAgain(ids);
+  return tokenDifferences({ ids, texts }, { ids: again, texts: tokenizer.texts(again) });
 }
 
 const numbers = (column: Float32Array) =>
   Array.from(column, (value) => (Number.isFinite(value) ? Number(value.toPrecision(6)) : null));
-
-/** The smallest stretch outside which both are the same. */
-function difference(ids: Int32Array, again: Int32Array): TokenColumns['retokenised'] {
-  const shorter = Math.min(ids.length, again.length);
-  let start = 0;
-  while (start < shorter && ids[start] === again[start]) start++;
-  if (start === ids.length && start === again.length) return null;
-  let tail = 0;
-  while (tail < shorter - start && ids.at(-1 - tail) === again.at(-1 - tail)) tail++;
-  return { start, end: ids.length - tail, tokens: again.length - tail - start };
-}
