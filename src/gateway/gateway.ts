@@ -13,8 +13,12 @@ import type {
 } from '../inference/server.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
+import { Admission } from './admission.ts';
+import { CEILING_RULES, type CeilingRules, nextCeiling } from './ceiling.ts';
 import { countReply, createMember, type Member, type MemberStatus, statusOf } from './member.ts';
+import { firstCome } from './policies/first-come.ts';
 import { type RouteRules, route } from './route.ts';
+import type { Policy } from './scheduling-view.ts';
 
 export interface GatewayOptions extends Partial<RouteRules> {
   /** Tries of one request, over all servers. */
@@ -26,6 +30,12 @@ export interface GatewayOptions extends Partial<RouteRules> {
   readonly secondsPerRequest?: number;
   /** What happens to requests that run while weights are sent. */
   readonly whileUpdating?: 'abort' | 'wait' | 'keep';
+  /** Which waiting request goes next, and where (docs/scheduling.md). Without one every request is sent at once. */
+  readonly policy?: Policy;
+  /** No server gets more requests than it can take, by the load it reports. */
+  readonly ceiling?: Partial<CeilingRules>;
+  /** For policies: tokens that a request's trajectory will still sample, if more is known than its siblings tell. */
+  readonly predict?: (request: GenerateRequest) => number;
   readonly clock?: Clock;
   /** Told when a server is lost, is back, or is taken out. */
   readonly log?: (line: string) => void;
@@ -52,6 +62,10 @@ export class Gateway implements InferenceServer {
   readonly #whileUpdating: GatewayOptions['whileUpdating'];
   readonly #clock: Clock;
   readonly #log: (line: string) => void;
+  readonly #admission: Admission | undefined;
+  readonly #ceiling: CeilingRules | undefined;
+  /** Policies go by the servers' memory, so nothing is sent before it is known. */
+  #firstReports: Promise<unknown> | undefined;
   /** What a server that is back or new must have before it answers. */
   #weights: WeightUpdate | undefined;
   #named = 0;
@@ -69,22 +83,29 @@ export class Gateway implements InferenceServer {
     this.#whileUpdating = options.whileUpdating;
     this.#clock = options.clock ?? realClock();
     this.#log = options.log ?? (() => {});
+    const { policy, ceiling, predict } = options;
+    this.#ceiling = ceiling && { ...CEILING_RULES, ...ceiling };
+    if (!policy && !ceiling) return;
+    const members = () => this.#members;
+    this.#admission = new Admission({ policy: policy ?? firstCome(), clock: this.#clock, members, predict });
+    for (const member of this.#members) this.#startCeiling(member);
   }
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
     const failures: { readonly member: Member; readonly error: unknown }[] = [];
     for (;;) {
-      const member = this.#choose(
-        request.trajectory,
+      const member = await this.#enter(
+        request,
         failures.map((failure) => failure.member),
       );
-      member.inFlight++;
       member.requests++;
+      let reply: GenerateResult | undefined;
       try {
         const sent = member.version;
-        const reply = await this.#ask(member, request);
-        this.#checkVersion(member, reply, sent);
-        countReply(member, reply);
+        const answer = await this.#ask(member, request);
+        this.#checkVersion(member, answer, sent);
+        countReply(member, answer);
+        reply = answer;
         return { ...reply, server: member.name };
       } catch (error) {
         request.signal?.throwIfAborted();
@@ -96,6 +117,8 @@ export class Gateway implements InferenceServer {
         if (failures.length >= this.#tries) throw gaveUp(request, failures);
       } finally {
         member.inFlight--;
+        this.#admission?.leave(member, request, reply);
+        void this.#report(member);
         this.#letGo(member);
       }
       const wait = this.#backoffMs * 2 ** (failures.length - 1);
@@ -107,8 +130,11 @@ export class Gateway implements InferenceServer {
   /** A further server, with the newest weights before its first request. */
   async add(server: InferenceServer): Promise<void> {
     const member = createMember(server, this.#named++);
+    this.#startCeiling(member);
     if (this.#weights) await this.#send(member, this.#weights);
+    await this.#report(member);
     this.#members = [...this.#members, member];
+    this.#admission?.wake();
   }
 
   /** No new request from now on; resolves at once, and the server is closed when its last request has ended. */
@@ -123,7 +149,19 @@ export class Gateway implements InferenceServer {
     }
     member.leaving = true;
     for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
+    this.#admission?.lost(member);
     this.#letGo(member);
+  }
+
+  ended(trajectory: string): void {
+    this.#home.delete(trajectory);
+    this.#admission?.ended(trajectory);
+    for (const { server } of this.#members) server.ended?.(trajectory);
+  }
+
+  /** Requests that wait for a server. */
+  get waiting(): number {
+    return this.#admission?.waiting ?? 0;
   }
 
   status(): readonly MemberStatus[] {
@@ -204,6 +242,36 @@ export class Gateway implements InferenceServer {
     await Promise.all(this.#members.map(({ server }) => server.close()));
   }
 
+  /** The server that answers, with the request counted as in flight there. */
+  async #enter(request: GenerateRequest, failed: readonly Member[]): Promise<Member> {
+    if (this.#admission) {
+      this.#firstReports ??= Promise.all(this.#members.map((member) => this.#report(member)));
+      await this.#firstReports;
+      return this.#admission.enter(request, failed);
+    }
+    const member = this.#choose(request.trajectory, failed);
+    member.inFlight++;
+    return member;
+  }
+
+  #startCeiling(member: Member): void {
+    if (this.#ceiling && member.server.load) member.ceiling = this.#ceiling.first;
+  }
+
+  /** Asks a server for its load, not too often; its ceiling follows. A server that does not answer keeps what it has. */
+  async #report(member: Member): Promise<void> {
+    const { everyMs } = this.#ceiling ?? CEILING_RULES;
+    if (!this.#admission || !member.server.load || this.#clock.now() - member.reportedAt < everyMs) return;
+    member.reportedAt = this.#clock.now();
+    const limits = { milliseconds: READY_MS, clock: this.#clock };
+    const load = await withTimeLimit((signal) => member.server.load!(signal), limits).catch(() => undefined);
+    if (!load) return;
+    if (this.#ceiling) member.ceiling = nextCeiling(member, load, member.load, this.#ceiling);
+    member.mostInFlight = member.inFlight;
+    member.load = load;
+    this.#admission.wake();
+  }
+
   #choose(trajectory: string, failed: readonly Member[]): Member {
     const home = this.#home.get(trajectory);
     const member =
@@ -250,6 +318,7 @@ export class Gateway implements InferenceServer {
     member.version = weights.version;
     if (member.down !== undefined) this.#log(`${member.name} is back, with version ${weights.version}`);
     member.down = undefined;
+    this.#admission?.wake();
   }
 
   async #isReady({ server }: Member): Promise<boolean> {
@@ -267,6 +336,7 @@ export class Gateway implements InferenceServer {
     if (member.down === undefined) this.#log(`${member.name} is out: ${reasonOf(error)}`);
     member.down = reasonOf(error);
     for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
+    this.#admission?.lost(member);
   }
 
   /** None answers: those that are ready again get the newest weights and may. */

@@ -1,10 +1,18 @@
-import type { GenerateResult, InferenceServer } from '../inference/server.ts';
+import type { GenerateResult, InferenceServer, ServerLoad } from '../inference/server.ts';
 
 /** One server of a gateway, and what it has done. */
 export interface Member {
   readonly name: string;
   readonly server: InferenceServer;
   inFlight: number;
+  /** The most there were since the server last reported. */
+  mostInFlight: number;
+  /** Most requests it is given at once; Infinity without a ceiling. */
+  ceiling: number;
+  /** As it last reported. */
+  load: ServerLoad | undefined;
+  /** When that was, by the gateway's clock. */
+  reportedAt: number;
   /** Why it gets no requests; undefined while it does. It is asked again when weights are sent. */
   down: string | undefined;
   /** Takes no new trajectories, and goes when its last request has. */
@@ -26,6 +34,10 @@ export function createMember(server: InferenceServer, place: number): Member {
     name: 'url' in server && typeof server.url === 'string' ? server.url : `server ${place}`,
     server,
     inFlight: 0,
+    mostInFlight: 0,
+    ceiling: Number.POSITIVE_INFINITY,
+    load: undefined,
+    reportedAt: Number.NEGATIVE_INFINITY,
     down: undefined,
     leaving: false,
     version: undefined,
