@@ -51,13 +51,14 @@ export async function assembleRun(
     };
     const tasks = await open(run.tasks.files);
     const validation = run.validation.files.length > 0 ? await open(run.validation.files) : undefined;
-    const sources = new Set<string | undefined>();
     // Every row is looked at: one that nothing can score or answer is better known now than at its step.
-    for await (const { row } of tasks.rows()) {
-      sources.add(row.dataSource);
-      agent.checkUser(row);
+    for (const rows of validation ? [tasks, validation] : [tasks]) {
+      for await (const { row } of rows.rows()) {
+        scored.check(row);
+        agent.checkUser(row);
+      }
     }
-    await scored.check(sources);
+    await scored.prepare();
     const plain = Object.fromEntries(
       Object.keys(OPTIONS).map((name) => [name, run[name as keyof typeof OPTIONS]]),
     );

@@ -309,6 +309,15 @@ export const SETTINGS = {
       tokensPerMinute: setting(null as number | null, maybe(atLeast(0)), 'For a service behind the reward.'),
       tokensPerRequest: setting(2000, wholeFrom(1), 'What a request counts against tokensPerMinute.'),
     },
+    model: {
+      url: setting(null as string | null, maybe(text), "Of a reward model's /classify, where one scores."),
+      name: setting('', text, 'The model that it serves.'),
+    },
+    sandbox: {
+      url: setting(null as string | null, maybe(text), 'run_code of a server; absent: code runs here.'),
+      concurrency: setting(64, wholeFrom(1), 'Programs on the server at once.'),
+      memoryMiB: setting(1024, wholeFrom(1), 'Of a program on the server.'),
+    },
     shaping: {
       enabled: setting(false, boolean, 'A shaped reward is another task; say so.'),
       toolCallSuccess: setting(0.1, number, 'Added once if a call succeeded.'),

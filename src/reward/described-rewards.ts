@@ -3,9 +3,11 @@ import { ConfigError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
 import { requestLimiter } from '../lib/rate-limit.ts';
 import { type Boundary, openSandbox, type Sandbox } from '../lib/sandbox/sandbox.ts';
+import { sandboxServer } from '../lib/sandbox/sandbox-server.ts';
 import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
 import { openComputeScore } from './compute-score.ts';
 import { type RewardContext, type RewardValue, reward, type TrajectoryReward } from './reward.ts';
+import { rewardModel } from './reward-model.ts';
 import { type Shaping, shapingReward } from './shaping.ts';
 
 /** Rewards as data says them: a module of the user's, a ready one by name, or that of each row's data source. */
@@ -25,14 +27,20 @@ export interface RewardsDescription {
     readonly tokensPerMinute: number | null;
     readonly tokensPerRequest: number;
   };
+  /** A reward model's server; without a module or a name it is what scores. */
+  readonly model: { readonly url: string | null; readonly name: string };
+  /** Where rewards run code; absent: on this machine. */
+  readonly sandbox: { readonly url: string | null; readonly concurrency: number; readonly memoryMiB: number };
   readonly shaping: Shaping & { readonly enabled: boolean };
 }
 
 export interface OpenedRewards {
   /** The one that says what is correct comes first. */
   readonly rewards: readonly [TrajectoryReward<TaskRow>, ...TrajectoryReward<TaskRow>[]];
-  /** Refuses, before anything starts, data sources that nothing can score. */
-  check(sources: Iterable<string | undefined>): Promise<void>;
+  /** Refuses, before anything starts, a row that nothing can score. */
+  check(row: Pick<TaskRow, 'dataSource' | 'groundTruth'>): void;
+  /** After all rows were checked: opens what they need. */
+  prepare(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -42,23 +50,40 @@ export async function openDescribedRewards(
   described: RewardsDescription,
   { directory, clock }: { readonly directory: string; readonly clock: Clock },
 ): Promise<OpenedRewards> {
-  const { module, name, config, concurrency, timeoutSeconds, shaping } = described;
+  const { module, name, config, concurrency, timeoutSeconds, shaping, model } = described;
+  const named = module === null && name !== DEFAULT_NAME ? scorerNamed(name) : undefined;
+  const isModelled = model.url !== null && module === null && !named;
   const computed =
     module === null
       ? undefined
-      : await openComputeScore({ path: module, name, config, directory, workers: concurrency });
-  const named = module === null && name !== DEFAULT_NAME ? scorerNamed(name) : undefined;
-  const sandboxOf = lazySandbox(config);
-  if (named && runsCode(named)) await sandboxOf.open();
+      : await openComputeScore({
+          ...{ path: module, name, directory, workers: concurrency },
+          config: { ...config, ...(model.url !== null && routerOf(model.url, model.name)) },
+        });
+  const sandboxOf = lazySandbox(described);
+  let needsSandbox = false;
   const score = computed ? computed.score : ready((source) => named ?? scorerOfSource(source), sandboxOf.get);
-  const own = reward<TaskRow>('score', limited(score, described.limits, clock), {
-    timeoutMs: 1000 * timeoutSeconds,
-  });
+  const options = { timeoutMs: 1000 * timeoutSeconds };
+  const own = isModelled
+    ? rewardModel<TaskRow>({ url: model.url!, model: model.name, name: 'score', ...options, clock })
+    : reward<TaskRow>('score', score, options);
   return {
-    rewards: [own, ...(shaping.enabled ? [shapingReward<TaskRow>(shaping)] : [])],
-    check: async (sources) => {
-      if (module !== null || named) return;
-      for (const source of new Set(sources)) if (runsCode(scorerOfSource(source))) await sandboxOf.open();
+    rewards: [
+      { ...own, score: limited((context) => own.score(context), described.limits, clock) },
+      ...(shaping.enabled ? [shapingReward<TaskRow>(shaping)] : []),
+    ],
+    check: ({ dataSource, groundTruth }) => {
+      if (computed || isModelled) return;
+      const scorer = named ?? scorerOfSource(dataSource);
+      if (groundTruth === undefined) {
+        throw new ConfigError(
+          `a row${dataSource === undefined ? '' : ` of ${dataSource}`} has no reward_model.ground_truth, which its ready reward compares with`,
+        );
+      }
+      needsSandbox ||= runsCode(scorer);
+    },
+    prepare: async () => {
+      if (needsSandbox) await sandboxOf.open();
     },
     close: async () => {
       await computed?.close();
@@ -66,6 +91,12 @@ export async function openDescribedRewards(
     },
   };
 }
+
+/** verl tells a custom reward function where the reward model answers. */
+const routerOf = (url: string, name: string) => ({
+  reward_router_address: new URL(url).host,
+  reward_model_name: name,
+});
 
 type Score = (context: RewardContext<TaskRow>) => RewardValue | Promise<RewardValue>;
 
@@ -90,17 +121,18 @@ function limited(score: Score, limits: RewardsDescription['limits'], clock: Cloc
 }
 
 /** Opened before the start where it will be needed, so that a platform without one is told then. */
-function lazySandbox({ language = 'python', boundary }: Readonly<Record<string, unknown>>) {
+function lazySandbox({ config, sandbox: { url, concurrency, memoryMiB } }: RewardsDescription) {
+  const { language = 'python', boundary } = config;
   let opened: Sandbox | undefined;
   return {
     open: async () => {
       if (language !== 'python' && language !== 'javascript') {
         throw new ConfigError(`rewards.config.language is ${String(language)}; it is python or javascript`);
       }
-      opened ??= await openSandbox(
-        language,
-        boundary === undefined ? {} : { boundary: boundary as Boundary },
-      );
+      opened ??=
+        url === null
+          ? await openSandbox(language, boundary === undefined ? {} : { boundary: boundary as Boundary })
+          : sandboxServer({ url, language, concurrency, memoryMiB });
     },
     get: () => {
       if (opened) return opened;

@@ -1,5 +1,6 @@
+import { askService } from '../lib/ask-service.ts';
 import type { EndpointMessage } from '../lib/chat-endpoint.ts';
-import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import type { Clock } from '../lib/clock.ts';
 import type { Task } from '../types.ts';
 import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
 
@@ -15,7 +16,7 @@ export interface RewardModelOptions extends RewardOptions {
 
 /** A reward model of its own weights: it reads the dialogue, its last number is the reward. */
 export function rewardModel<T = Task>(options: RewardModelOptions): TrajectoryReward<T> {
-  const { url, model, name = 'reward model', retries = 16, clock = realClock(), ...rest } = options;
+  const { url, model, name = 'reward model', retries = 16, clock, timeoutMs = 300_000, ...rest } = options;
   return reward<T>(
     name,
     async ({ trajectory, signal }) => {
@@ -25,38 +26,20 @@ export function rewardModel<T = Task>(options: RewardModelOptions): TrajectoryRe
           content: typeof content === 'string' ? content : JSON.stringify(content),
         }),
       );
-      for (let attempt = 0; ; attempt++) {
-        const answer = await ask(url, { model, messages }, signal);
-        if ('score' in answer) return answer.score;
-        if (!answer.mayRecover || attempt >= retries) throw new Error(answer.why);
-        await sleep(clock, 1000 * Math.min(2 ** attempt, 30), signal);
-      }
+      const answer = (await askService(
+        url,
+        { model, messages },
+        { timeoutMs, retries, pauseMs: (attempt) => 1000 * Math.min(2 ** attempt, 30), signal, clock },
+      )) as Classified;
+      const score = (answer.data?.[0]?.probs ?? answer.data?.[0]?.embedding)?.at(-1);
+      if (score === undefined) throw new Error(`${url} gave neither probs nor embedding`);
+      return score;
     },
-    { timeoutMs: 300_000, ...rest },
+    { timeoutMs, ...rest },
   );
 }
 
-type Answer = { readonly score: number } | { readonly why: string; readonly mayRecover: boolean };
-
-async function ask(url: string, body: object, signal: AbortSignal): Promise<Answer> {
-  try {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-      signal,
-    });
-    if (!response.ok)
-      return { why: `${url} answered ${response.status}`, mayRecover: response.status >= 500 };
-    const { data } = (await response.json()) as {
-      data?: readonly { readonly probs?: readonly number[]; readonly embedding?: readonly number[] }[];
-    };
-    const score = (data?.[0]?.probs ?? data?.[0]?.embedding)?.at(-1);
-    return score === undefined
-      ? { why: `${url} gave neither probs nor embedding`, mayRecover: false }
-      : { score };
-  } catch (cause) {
-    signal.throwIfAborted();
-    return { why: `${url} does not answer: ${(cause as Error).message}`, mayRecover: true };
-  }
+/** vLLM gives `probs`, SGLang `embedding`. */
+interface Classified {
+  readonly data?: readonly { readonly probs?: readonly number[]; readonly embedding?: readonly number[] }[];
 }

@@ -66,6 +66,8 @@ const DESCRIBED: RewardsDescription = {
   concurrency: 2,
   timeoutSeconds: 30,
   limits: { concurrency: null, requestsPerMinute: null, tokensPerMinute: null, tokensPerRequest: 2000 },
+  model: { url: null, name: '' },
+  sandbox: { url: null, concurrency: 64, memoryMiB: 1024 },
   shaping: {
     ...{ enabled: false, toolCallSuccess: 0.1, validReasoning: 0.05, invalidToolCall: -0.1 },
     ...{ maxTurnsExceeded: -0.5, redundantToolCall: -0.05, toolFormat: 0 },
@@ -121,7 +123,7 @@ describe('K1 custom reward function', () => {
 
   test('one that never yields is ended in its worker at the time limit, and the attempt fails, not the run', async () => {
     const { rewards } = await open(
-      { timeoutSeconds: 1 },
+      { timeoutSeconds: 4 },
       'export function compute_score(source) { while (source === "hang"); return 1; }',
     );
     const groups = await play<TaskRow>(usesTool, rewards, {
@@ -168,12 +170,16 @@ test('K2 extra_info tells of turns, tools and what they gave', async () => {
 });
 
 describe('K3 reward managers', () => {
-  test('naive, dapo and rate_limited are known by name, others are refused', async () => {
-    const managers = async (name: string) =>
-      (await resolveRun({ overrides: [`reward_model.reward_manager=${name}`] })).refused.join();
-    for (const known of ['naive', 'dapo', 'rate_limited'])
-      expect(await managers(known)).not.toContain('reward_manager');
-    expect(await managers('remote')).toContain('reward_manager');
+  test('naive, dapo, gdpo, rate_limited and remote are known by name, others are refused', async () => {
+    const refused = async (...overrides: string[]) => (await resolveRun({ overrides })).refused.join();
+    for (const key of ['reward_model.reward_manager', 'reward.reward_manager.name', 'reward_manager']) {
+      for (const known of ['naive', 'dapo', 'gdpo', 'rate_limited', 'remote'])
+        expect(await refused(`${key}=${known}`)).not.toContain('reward_manager');
+      expect(await refused(`${key}=prime`)).toContain(`${key}=prime: not yet: write a reward in TypeScript`);
+    }
+    expect(await refused('reward.reward_manager.source=register')).not.toContain('reward_manager');
+    expect(await refused('reward.reward_manager.source=importlib')).toContain('write a reward in TypeScript');
+    expect(await refused('reward.reward_manager.module.path=m.py')).toContain('write a reward in TypeScript');
   });
 
   test('a reward may see its group or the whole batch', async () => {
@@ -325,6 +331,34 @@ describe('K5 reward model over HTTP', () => {
   });
 });
 
+describe('K5 a reward model of a described run', () => {
+  const router = 'http://127.0.0.1:8080/classify';
+
+  test('it scores where no function does, and a function learns its address', async () => {
+    const { rewards, check } = await open({ model: { url: router, name: 'rm' } });
+    check(row({ dataSource: 'whatever' }));
+    expect(rewards.map(({ name }) => name)).toEqual(['score']);
+    const computed = await open(
+      { model: { url: router, name: 'rm' } },
+      `export const compute_score = (source, solution, truth, extra, { reward_router_address, reward_model_name }) =>
+        reward_router_address === '127.0.0.1:8080' && reward_model_name === 'rm' ? 1 : 0;`,
+    );
+    const [group] = await play<TaskRow>(usesTool, computed.rewards, { tasks: [{ index: 0, task: row() }] });
+    expect(group!.attempts[0]!.reward).toBe(1);
+  });
+
+  test('verl starts its server; here it is named, or the key is refused', async () => {
+    const enable = 'reward.reward_model.enable=True';
+    const { refused } = await resolveRun({ overrides: [enable] });
+    expect(refused.join()).toContain('give rewards.model.url=http://HOST:PORT/classify');
+    const given = await resolveRun({
+      overrides: [enable, `rewards.model.url=${router}`, 'reward.reward_model.model_path=rm'],
+    });
+    expect(given.refused.join()).not.toContain('reward_model');
+    expect(given.options).toMatchObject({ rewards: { model: { url: router, name: 'rm' } } });
+  });
+});
+
 test('K6 rewards are limited in concurrency, requests and tokens a minute', async () => {
   const clock = virtualClock();
   const { rewards } = await open(
@@ -364,27 +398,79 @@ describe('K7 default scorers', () => {
   ];
   test.each(cases)('%s: %j', async (dataSource, text, groundTruth, expected) => {
     const { rewards, check } = await open({});
-    await check([dataSource]);
     const task = row({ dataSource, groundTruth });
+    check(task);
     const [group] = await play<TaskRow>(() => text, rewards, { tasks: [{ index: 0, task }] });
     expect(group!.attempts[0]!.reward).toBeCloseTo(expected);
   });
 
   test('an unknown source, none, and an unknown name are errors before the start', async () => {
     const { check } = await open({});
-    await expect(check(['openai/gsm8k', 'openai/gsm8'])).rejects.toThrow(
+    check(row({ dataSource: 'openai/gsm8k', groundTruth: '7' }));
+    expect(() => check(row({ dataSource: 'openai/gsm8', groundTruth: '7' }))).toThrow(
       "'openai/gsm8'; did you mean openai/gsm8k?",
     );
-    await expect(check([undefined])).rejects.toThrow('a row has no data_source');
+    expect(() => check(row({ groundTruth: '7' }))).toThrow('a row has no data_source');
+    expect(() => check(row({ dataSource: 'openai/gsm8k' }))).toThrow(
+      'a row of openai/gsm8k has no reward_model.ground_truth',
+    );
     await expect(open({ name: 'exact_mach' })).rejects.toThrow(
       "no ready reward 'exact_mach'; did you mean exact_match?",
     );
   });
 
+  test('code is run on a sandbox server where one is named, and what it does not answer fails the attempt', async () => {
+    const asked: { code: string; stdin: string; language: string; memory_limit_MB: number }[] = [];
+    const server = createServer(async (request, response) => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      asked.push(JSON.parse(Buffer.concat(chunks).toString()));
+      const { stdin } = asked.at(-1)!;
+      if (stdin === 'refuse') return response.writeHead(400).end();
+      const answers: Record<string, object> = {
+        slow: { status: 'TimeLimitExceeded', stdout: '8' },
+        broken: { status: 'Finished', return_code: 1, stdout: '8', stderr: 'Traceback' },
+      };
+      const ran = answers[stdin] ?? { status: 'Finished', return_code: 0, stdout: `${2 * Number(stdin)}\n` };
+      return response.end(JSON.stringify({ status: 'Success', run_result: ran }));
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    onTestFinished(() => void server.close());
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/run_code`;
+    const { options } = await resolveRun({
+      overrides: [`reward.sandbox_fusion.url=${url}`, 'reward.sandbox_fusion.memory_limit_mb=512'],
+    });
+    const { rewards, check, prepare } = await open({
+      sandbox: (options as unknown as { rewards: RewardsDescription }).rewards.sandbox,
+    });
+    const score = async (inputs: readonly string[]) => {
+      const task = row({
+        dataSource: 'codecontests',
+        groundTruth: { inputs, outputs: inputs.map(() => '8') },
+      });
+      check(task);
+      await prepare();
+      const [group] = await play<TaskRow>(() => 'So:\n```python\nprint(2 * int(input()))\n```', rewards, {
+        tasks: [{ index: 0, task }],
+        retries: 0,
+        tolerateFailedShare: 1,
+      });
+      return group!.attempts[0]!;
+    };
+    expect((await score(['4', '5', 'slow', 'broken'])).reward).toBe(0.25);
+    expect(asked[0]).toMatchObject({ stdin: '4', language: 'python', memory_limit_MB: 512 });
+    expect(asked[0]!.code.trim()).toBe('print(2 * int(input()))');
+    expect((await score(['refuse'])).trajectory.end).toMatchObject({
+      kind: 'failed',
+      boundary: 'reward',
+      message: expect.stringContaining('answered 400'),
+    });
+  });
+
   test('a reward by name scores every source', async () => {
     const { rewards, check } = await open({ name: 'f1' });
-    await check(['whatever']);
     const task = row({ dataSource: 'whatever', groundTruth: 'a cat' });
+    check(task);
     const [group] = await play<TaskRow>(() => 'the cat sat', rewards, { tasks: [{ index: 0, task }] });
     expect(group!.attempts[0]!.reward).toBeCloseTo(2 / 3);
   });

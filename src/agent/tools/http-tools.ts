@@ -1,6 +1,6 @@
 /** Tools that ask a service: Search-R1's retriever and the Sandbox Fusion code runner, as verl's tools ask them. */
 import { ConfigError, ToolError } from '../../errors.ts';
-import { realClock, sleep } from '../../lib/clock.ts';
+import { askService, ServiceDown } from '../../lib/ask-service.ts';
 import type { RequestLimiter } from '../../lib/rate-limit.ts';
 import type { ToolSchema } from '../../types.ts';
 import type { ResultLimits } from '../class-tool.ts';
@@ -117,8 +117,6 @@ function requiredUrl(config: Config, key: string, what: string): string {
   throw new ConfigError(`the ${what} needs config.${key}, a URL; it is ${JSON.stringify(url) ?? 'missing'}`);
 }
 
-const RETRIES = 3;
-
 interface Asking {
   readonly limiter: RequestLimiter;
   readonly signal: AbortSignal;
@@ -126,35 +124,18 @@ interface Asking {
 }
 
 /** A busy or failing service is asked again; one that stays down is the environment's failure, not the model's. */
-async function post(url: string, body: object, asking: Asking): Promise<unknown> {
-  const { limiter, signal, config } = asking;
-  const tokens = Number(config.estimated_tokens_per_request ?? 2000);
-  for (let attempt = 0; ; attempt++) {
-    try {
-      return await limiter.run(() => ask(url, body, asking), { tokens, signal });
-    } catch (cause) {
-      signal.throwIfAborted();
-      const mayRecover = cause instanceof TypeError || (cause as Error).name === 'TimeoutError';
-      if (!mayRecover) throw cause;
-      if (attempt >= RETRIES) {
-        throw new ToolError(`${url} does not answer: ${(cause as Error).message}`, { cause });
-      }
-      await sleep(realClock(), 1000 * (attempt + 1), signal);
-    }
+async function post(url: string, body: object, { limiter, signal, config }: Asking): Promise<unknown> {
+  try {
+    return await askService(url, body, {
+      limiter,
+      signal,
+      tokens: Number(config.estimated_tokens_per_request ?? 2000),
+      timeoutMs: 1000 * Number(config.timeout ?? config.default_timeout ?? 30) + 10_000,
+      retries: 3,
+      pauseMs: (attempt) => 1000 * (attempt + 1),
+    });
+  } catch (cause) {
+    if (cause instanceof ServiceDown) throw new ToolError(cause.message, { cause });
+    throw cause;
   }
-}
-
-/** What may pass by itself is a TypeError, as `fetch` throws for a connection that breaks. */
-async function ask(url: string, body: object, { signal, config }: Asking): Promise<unknown> {
-  const timeout = AbortSignal.timeout(1000 * Number(config.timeout ?? config.default_timeout ?? 30) + 10_000);
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-    signal: AbortSignal.any([signal, timeout]),
-  });
-  if (response.ok) return response.json();
-  const { status } = response;
-  const Kind = status >= 500 || status === 429 || status === 408 ? TypeError : Error;
-  throw new Kind(`${url} answered ${status}`);
 }

@@ -1,4 +1,4 @@
-import { elsewhere, means, notYet, same, shown, type VerlRow } from '../verl-row.ts';
+import { always, elsewhere, means, notYet, same, shown, type VerlRow } from '../verl-row.ts';
 
 const SHAPING = 'rewards.shaping';
 
@@ -52,9 +52,13 @@ export const REWARD_KEYS: readonly VerlRow[] = [
           return { note: `${key}=rate_limited: rewards.limits are heeded whenever they are given` };
         if (name === 'dapo')
           return { 'algorithm.overlong.enabled': (option('algorithm.overlong.enabled') as boolean) || true };
+        if (name === 'gdpo')
+          return { note: `${key}=gdpo: always so here; every number that compute_score gives has a name` };
+        if (name === 'remote')
+          return { note: `${key}=remote: always so here; rewards run in worker threads of their own` };
         return { refuse: `${key}=${shown(name)}: not yet: write a reward in TypeScript` };
       },
-      { values: 'naive, dapo, rate_limited' },
+      { values: 'naive, dapo, gdpo, rate_limited, remote' },
     ),
   ),
   ...[
@@ -78,23 +82,36 @@ export const REWARD_KEYS: readonly VerlRow[] = [
   same('reward.max_rpm', 'rewards.limits.requestsPerMinute', [60, 600]),
   same('reward.max_tpm', 'rewards.limits.tokensPerMinute', [100000, 1000]),
   same('reward.estimated_tokens_per_request', 'rewards.limits.tokensPerRequest', [2000, 500]),
-  notYet(
-    'reward_model.enable',
-    false,
-    true,
-    'a reward model of your own weights; an LLM judge is a reward in TypeScript',
+  ...['reward_model', 'reward.reward_model'].map(
+    (prefix): VerlRow => ({
+      ...notYet(`${prefix}.enable`, false, true, 'its server is yours to start; give rewards.model.url'),
+      late: true,
+      read: (on, { option }) => {
+        if (on !== true) return { note: `${prefix}.enable=${shown(on)}: nothing to do` };
+        return option('rewards.model.url') === null
+          ? {
+              refuse: `${prefix}.enable=true: not yet: start the reward model's server yourself (vllm serve … --task classify) and give rewards.model.url=http://HOST:PORT/classify`,
+            }
+          : { note: `${prefix}.enable=true: the reward model at rewards.model.url scores` };
+      },
+    }),
   ),
-  notYet(
-    'reward.reward_model.enable',
-    false,
-    true,
-    'a reward model of your own weights; an LLM judge is a reward in TypeScript',
+  same('reward_model.model.path', 'rewards.model.name', ['rm', 'other'], {
+    note: 'as its server names it',
+  }),
+  same('reward.reward_model.model_path', 'rewards.model.name', ['rm', 'other'], {
+    note: 'as its server names it',
+  }),
+  ...['enable_resource_pool', 'n_gpus_per_node', 'nnodes', 'rollout.*'].map((rest) =>
+    elsewhere(`reward.reward_model.${rest}`, "the reward model's server has its own machine", [null, 1]),
   ),
+  always('reward.reward_manager.source', 'register', 'importlib', 'write a reward in TypeScript'),
+  notYet('reward.reward_manager.module.path', null, 'manager.py', 'write a reward in TypeScript'),
+  notYet('reward.reward_manager.module.name', null, 'Manager', 'write a reward in TypeScript'),
   elsewhere('reward_model.launch_reward_fn_async', 'rewards always run beside the rollout', [true, false]),
-  notYet(
-    'reward_model.sandbox_fusion.url',
-    null,
-    'http://localhost:8080',
-    'code rewards over a sandbox server',
-  ),
+  ...['reward_model.sandbox_fusion', 'reward.sandbox_fusion'].flatMap((prefix) => [
+    same(`${prefix}.url`, 'rewards.sandbox.url', [null, 'http://localhost:8080/run_code']),
+    same(`${prefix}.max_concurrent`, 'rewards.sandbox.concurrency', [64, 8]),
+    same(`${prefix}.memory_limit_mb`, 'rewards.sandbox.memoryMiB', [1024, 512]),
+  ]),
 ];
