@@ -7,7 +7,9 @@ import type { SamplerOptions } from './dataset/sampler.ts';
 import { ConfigError } from './errors.ts';
 import type { GatewayOptions } from './gateway/gateway.ts';
 import type { InferenceServer } from './inference/server.ts';
+import type { ImageBlobs } from './lib/image-blobs.ts';
 import { nearest } from './lib/nearest.ts';
+import { checkMode, MODE_DEFAULTS, MODE_KINDS, type ModeKind } from './modes/mode.ts';
 import type { Reward } from './reward/reward.ts';
 import type { Algorithm } from './training/algorithm.ts';
 import type { Trainer } from './training/trainer.ts';
@@ -61,6 +63,28 @@ export const OPTIONS = {
     integerFrom(1),
     'The group a task is compared within; 8 is the usual compromise.',
   ),
+  mode: {
+    kind: option<ModeKind>(
+      MODE_DEFAULTS.kind,
+      oneOf(...MODE_KINDS),
+      'When groups are rolled out; synchronous is on-policy and repeatable. docs/modes.md has the others.',
+    ),
+    staleness: option(
+      MODE_DEFAULTS.staleness,
+      integerFrom(0),
+      'For asynchronous and partial: versions that the weights may be ahead of a group when it is trained.',
+    ),
+    extraTasks: option(
+      MODE_DEFAULTS.extraTasks,
+      integerFrom(0),
+      'For partial, over-sample and tail-rounds: groups in progress beyond tasksPerStep.',
+    ),
+    extraAttempts: option(
+      MODE_DEFAULTS.extraAttempts,
+      integerFrom(0),
+      'For over-sample and tail-rounds: attempts beyond attemptsPerTask; the first to end make the group.',
+    ),
+  },
   seed: option(1, integerFrom(0), 'The same seed gives the same run.'),
   resume: option(false, boolean, 'Continue the run in runDir from its latest checkpoint.'),
   concurrency: option(256, integerFrom(1), 'Trajectories in progress at once.'),
@@ -179,6 +203,11 @@ export const OPTIONS = {
   failures: {
     tolerateShare: option(0.5, numberIn(0, 1), 'More attempts of a step failing for one cause stop the run.'),
     retries: option(2, integerFrom(0), 'Tries after the first, of an environment or a reward that failed.'),
+    notFinite: option<'skip' | 'stop'>(
+      'skip',
+      oneOf('skip', 'stop'),
+      'A number that is not finite is named and set aside; it costs its update, or the run.',
+    ),
   },
 } as const;
 
@@ -199,7 +228,11 @@ export interface Backend {
   readonly gateway?: GatewayOptions;
   /** The servers may hold other weights than the model's, so they are sent before the first step. */
   readonly sendsFirst?: boolean;
-  openServers(model: string): Promise<readonly InferenceServer[]>;
+  /** `readImage` gives the bytes of an image that a request names. */
+  openServers(
+    model: string,
+    files?: { readonly readImage: ImageBlobs['read'] },
+  ): Promise<readonly InferenceServer[]>;
   openTrainer(
     role: 'policy' | 'reference' | 'critic',
     model: string,
@@ -285,7 +318,9 @@ export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
   const plain = Object.fromEntries(
     Object.entries(given).filter(([name]) => !PART_NAMES.includes(name as never)),
   );
-  return { ...resolvePlain(plain), ...parts };
+  const resolved = resolvePlain(plain);
+  checkMode(resolved.mode);
+  return { ...resolved, ...parts };
 }
 
 /** The plain options alone: what YAML, overrides and `options.json` carry. */

@@ -9,9 +9,13 @@ import { embedded } from './engine/embedded.ts';
 import { ConfigError } from './errors.ts';
 import { Attestor } from './gateway/attest.ts';
 import { type Gateway, gateway } from './gateway/gateway.ts';
+import { algorithmFor } from './group-source.ts';
 import { checkLogprobs } from './inference/check-server.ts';
 import { realClock } from './lib/clock.ts';
+import { type ImageBlobs, imageBlobs } from './lib/image-blobs.ts';
 import { hashSeed } from './lib/random.ts';
+import { isOffPolicy } from './modes/mode.ts';
+import type { FinishedTicket, ScheduleState } from './modes/schedule.ts';
 import { describeOptions } from './options/describe.ts';
 import { type Backend, type ChatOverrides, limitsWithin, type ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout.ts';
@@ -22,6 +26,7 @@ import { learningRateShare } from './training/schedule.ts';
 import type { Trainer } from './training/trainer.ts';
 import type { UpdateOptions, UpdateResult, UpdateState } from './training/update-policy.ts';
 import type { Group, Metrics, Scored, Task } from './types.ts';
+import { readGroups, writeGroups } from './watch/checkpoint-groups.ts';
 import { type SourceEvaluation, validationMetrics } from './watch/evaluation.ts';
 import { writeEvaluations } from './watch/evaluation-store.ts';
 import { watchMachine } from './watch/machine-use.ts';
@@ -62,6 +67,12 @@ interface RunState {
   readonly seconds: number;
   readonly sampler: SamplerState;
   readonly update: UpdateState | undefined;
+  readonly schedule?: SavedSchedule | undefined;
+}
+
+/** Groups that are done lie beside it (watch/checkpoint-groups.ts), in the same order. */
+interface SavedSchedule extends Omit<ScheduleState<unknown>, 'finished'> {
+  readonly finished: readonly Omit<FinishedTicket<unknown>, 'group'>[];
 }
 
 /** All that lives as long as a run: its directory, model, servers, position in the tasks. */
@@ -70,7 +81,14 @@ export interface Run<T extends Task> {
   readonly version: number;
   readonly algorithm: Algorithm;
   readonly validation: Readonly<Record<string, Dataset<T>>>;
-  takeTasks(count: number): Promise<{ index: number; task: T }[]>;
+  /** Where the next tasks lie in the dataset. */
+  nextPlaces(count: number): readonly number[];
+  taskAt(place: number): Promise<{ readonly index: number; readonly task: T }>;
+  /** Groups in progress when the checkpoint was made that the run is resumed from. */
+  readSchedule(): Promise<ScheduleState<T> | undefined>;
+  /** Servers stop in the middle of replies, which go on later. */
+  pauseServers(): Promise<void>;
+  resumeServers(): Promise<void>;
   rolloutOptions(step: number, purpose?: 'evaluation'): Omit<RolloutOptions<T>, 'tasks' | 'attempts'>;
   updateOptions(step: number): Omit<UpdateOptions, 'batch'>;
   /** Times a part of the step, as `timing_s/NAME`. */
@@ -83,6 +101,8 @@ export interface Run<T extends Task> {
     update?: UpdateResult;
     evaluations: readonly SourceEvaluation[];
   }): Promise<StepReport<T>>;
+  /** The step is done: what a checkpoint of it holds of groups and tasks, as of now. */
+  remember(schedule: ScheduleState<T>): void;
   checkpoint(): Promise<void>;
   finish(): Promise<void>;
   /** Leaves a checkpoint of the last finished step, unless the run was aborted, and closes everything. */
@@ -90,8 +110,10 @@ export interface Run<T extends Task> {
 }
 
 export async function openRun<T extends Task>(options: ResolvedOptions<T>): Promise<Run<T>> {
-  const { signal, algorithm = grpo() } = options;
+  const { signal } = options;
+  const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
   const backend: Backend = options.backend ?? embedded();
+  const images = imageBlobs(runPaths(options.runDir).blobs);
   const resumed = await openDirectory(options);
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
@@ -119,10 +141,13 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
       temperature: options.sampling.temperature,
     };
     checkAlgorithm(algorithm, setting);
-    const servers = await backend.openServers(model);
+    const servers = await backend.openServers(model, { readImage: images.read });
     opened.push(...servers);
     for (const server of servers) checkLogprobs(await server.info(), options.sampling);
-    const server = gateway(servers, backend.gateway);
+    // What is in progress is interrupted rather than waited for where old and new weights may meet in a trajectory.
+    const whileUpdating =
+      overlaps(options) && backend.gateway?.whileUpdating === 'wait' ? 'abort' : undefined;
+    const server = gateway(servers, { ...backend.gateway, ...(whileUpdating ? { whileUpdating } : {}) });
     const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
     const openCritic = async ({ model: own, shared }: CriticOptions) => {
       if (shared) return trainer;
@@ -134,7 +159,19 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
     const order = options.order ?? { kind: 'shuffle' };
     const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
     const sendFirst = backend.sendsFirst ?? false;
-    const parts = { model, format, trainer, reference, critic, server, sendFirst, sampler, algorithm };
+    const parts = {
+      model,
+      format,
+      images,
+      trainer,
+      reference,
+      critic,
+      server,
+      sendFirst,
+      sampler,
+      algorithm,
+      notice,
+    };
     return await startRun(options, parts, resumed, closeAll);
   } catch (error) {
     await closeAll();
@@ -197,6 +234,7 @@ interface Parts {
   /** Folder of the model the run began with. */
   readonly model: string;
   readonly format: ChatFormat;
+  readonly images: ImageBlobs;
   readonly trainer: Trainer;
   readonly reference: Trainer | undefined;
   readonly critic: Trainer | undefined;
@@ -204,11 +242,13 @@ interface Parts {
   readonly sendFirst: boolean;
   readonly sampler: Sampler;
   readonly algorithm: Algorithm;
+  /** Said with the first step. */
+  readonly notice: string | undefined;
 }
 
 async function startRun<T extends Task>(
   options: ResolvedOptions<T>,
-  { model, format, trainer, reference, critic, server, sendFirst, sampler, algorithm }: Parts,
+  { model, format, images, trainer, reference, critic, server, sendFirst, sampler, algorithm, notice }: Parts,
   resumed: Checkpoint | undefined,
   closeAll: () => Promise<void>,
 ): Promise<Run<T>> {
@@ -245,6 +285,7 @@ async function startRun<T extends Task>(
   /** What evaluations have sampled since the last step was recorded. */
   let evaluated: Scored[] = [];
   let finished = false;
+  let remembered: { schedule?: ScheduleState<T>; sampler: SamplerState } = { sampler: sampler.state() };
 
   async function sendWeights() {
     await server.update(await trainer.publish(version));
@@ -260,18 +301,30 @@ async function startRun<T extends Task>(
     },
     algorithm,
     validation: validationSets(options),
-    takeTasks: (count) =>
-      Promise.all(
-        sampler.next(count).map(async (place) => ({
-          index: options.tasks.indexAt(place),
-          task: await options.tasks.at(place),
-        })),
-      ),
+    nextPlaces: (count) => sampler.next(count),
+    taskAt: async (place) => ({
+      index: options.tasks.indexAt(place),
+      task: await options.tasks.at(place),
+    }),
+    readSchedule: async () => {
+      if (!resumed || !state?.schedule) return undefined;
+      const groups = state.schedule.finished.length > 0 ? await readGroups(resumed.path) : [];
+      const finished = await Promise.all(
+        state.schedule.finished.map(async (ticket, at) => {
+          const { index, task } = await run.taskAt(ticket.place);
+          return { ...ticket, group: withTask(groups[at]!, index, task) };
+        }),
+      );
+      return { ...state.schedule, finished };
+    },
+    pauseServers: () => server.pause('abort'),
+    resumeServers: () => server.resume(),
     rolloutOptions: (at, purpose) => ({
       agent: options.agent,
       rewards: options.rewards,
       server,
       format,
+      images,
       limits,
       sampling: purpose
         ? { ...options.sampling, temperature: options.evaluation.temperature }
@@ -311,7 +364,7 @@ async function startRun<T extends Task>(
       tokensPerTrajectory: limits.tokensPerTrajectory,
       seed: hashSeed(options.seed, 'update', at),
       ...(updateState ? { state: updateState } : {}),
-      guard: { onNonFinite: 'skip', directory: runPaths(runDir).setAside, run: runDir },
+      guard: { onNonFinite: options.failures.notFinite, directory: runPaths(runDir).setAside, run: runDir },
       ...(signal ? { signal } : {}),
       onProgress: ({ done, total }) => options.onProgress?.({ step: at, phase: 'training', done, total }),
     }),
@@ -374,6 +427,7 @@ async function startRun<T extends Task>(
         groups,
         notices: [
           ...(update?.notices ?? []),
+          ...(at === 1 && notice !== undefined ? [notice] : []),
           ...(at === 1 ? firstStepNotices(metrics, options.agent.tools.length > 0) : []),
           ...tracking.takeNotices(),
         ],
@@ -386,14 +440,35 @@ async function startRun<T extends Task>(
       step = at;
       return report;
     },
+    remember: (schedule) => {
+      remembered = { schedule, sampler: sampler.state() };
+    },
     checkpoint: async () => {
-      const kept: RunState = { version, seconds: seconds(), sampler: sampler.state(), update: updateState };
+      const { schedule, sampler: tasks } = remembered;
+      const kept: RunState = {
+        version,
+        seconds: seconds(),
+        sampler: tasks,
+        update: updateState,
+        schedule: schedule && {
+          ...schedule,
+          finished: schedule.finished.map(({ group: _, ...ticket }) => ticket),
+        },
+      };
       await run.time('save_checkpoint', () =>
         writeCheckpoint(
           runDir,
           step,
           kept,
-          (folder) => saveModels(models, folder),
+          async (folder) => {
+            await saveModels(models, folder);
+            const done = schedule?.finished ?? [];
+            if (done.length > 0)
+              await writeGroups(
+                folder,
+                done.map(({ group }) => group as Group),
+              );
+          },
           options.checkpoints.keep,
         ).then(() => {}),
       );
@@ -440,6 +515,24 @@ async function openDirectory<T extends Task>(options: ResolvedOptions<T>): Promi
   await discardPast(runDir, checkpoint?.step ?? -1, new Date().toISOString().replaceAll(':', '-'));
   await writeOptions(runDir, described);
   return checkpoint;
+}
+
+/** Whether new weights may reach servers while they work on training groups. */
+const overlaps = <T>({ mode }: Pick<ResolvedOptions<T>, 'mode'>) =>
+  isOffPolicy(mode) && mode.kind !== 'one-step-off';
+
+/** A stored group, with the task that the dataset has. */
+function withTask<T>(group: Group, index: number, task: T): Group<T> {
+  if (group.taskIndex !== index) {
+    throw new ConfigError(
+      `a group in the checkpoint is of row ${group.taskIndex}, where the dataset now has row ${index}; resume with the dataset the run began with`,
+    );
+  }
+  const attempts = group.attempts.map((scored) => ({
+    ...scored,
+    trajectory: { ...scored.trajectory, task },
+  }));
+  return { taskIndex: index, task, attempts };
 }
 
 export function validationSets<T>({ validation }: ResolvedOptions<T>): Readonly<Record<string, Dataset<T>>> {

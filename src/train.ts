@@ -1,11 +1,12 @@
 import { evaluate } from './evaluate.ts';
+import { openGroupSource } from './group-source.ts';
+import type { GroupSource } from './modes/schedule.ts';
 import { type ResolvedOptions, resolveOptions, type TrainOptions } from './options.ts';
 import { rollout } from './rollout.ts';
 import { openRun, type Run, type StepReport } from './run.ts';
-import { keepGroup } from './training/algorithm.ts';
 import { createBatch } from './training/batch.ts';
 import { updatePolicy } from './training/update-policy.ts';
-import type { Group, Metrics, Task } from './types.ts';
+import type { Group, Task } from './types.ts';
 import type { SourceEvaluation } from './watch/evaluation.ts';
 
 /**
@@ -22,73 +23,39 @@ export async function* train<T extends Task>(
 ): AsyncGenerator<StepReport<T>, void, void> {
   const options = resolveOptions(given);
   const run = await openRun(options);
+  let source: GroupSource<T> | undefined;
   try {
     if (run.step === 0 && options.evaluation.before)
       yield await run.record({ evaluations: await validate(run, options, 0) });
 
+    source = await openGroupSource(run, options);
     while (run.step < options.steps) {
       const step = run.step + 1;
-      const { groups, evicted } = await run.time('gen', () => collectGroups(run, options, step));
+      const { groups, metrics } = await run.time('gen', () => source!.take(step));
       options.signal?.throwIfAborted();
       const baselines = await greedyRewards(run, groups, step);
       const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm, baselines });
       const updated = await run.time('update_actor', () =>
         updatePolicy({ ...run.updateOptions(step), batch }),
       );
-      const update = { ...updated, metrics: { ...evicted, ...updated.metrics } };
+      const update = { ...updated, metrics: { ...metrics, ...updated.metrics } };
+      await run.time('gen', () => source!.settle());
       await run.time('update_weights', () => run.publish(update));
+      await source.renew();
       const evaluations = isEvaluated(step, options)
         ? await run.time('testing', () => validate(run, options, step))
         : [];
       const report = await run.record({ groups, update, evaluations });
+      run.remember(source.state());
       if (isCheckpointed(step, options)) await run.checkpoint();
       yield report;
     }
     await run.finish();
   } finally {
+    await source?.close();
     await run.close();
   }
 }
-
-/**
- * The groups of one step. With dynamic sampling (DAPO), groups in which every attempt got the same teach nothing
- * and are replaced by those of further tasks, up to a limit of rounds.
- */
-async function collectGroups<T extends Task>(
-  run: Run<T>,
-  { tasksPerStep, attemptsPerTask }: ResolvedOptions<T>,
-  step: number,
-): Promise<{ groups: Group<T>[]; evicted: Metrics }> {
-  const kept: Group<T>[] = [];
-  let [evictedGroups, evictedTokens] = [0, 0];
-  const { dynamicSampling } = run.algorithm;
-  for (let round = 0; kept.length < tasksPerStep; round++) {
-    const tasks = await run.takeTasks(tasksPerStep - kept.length);
-    const groups = await rollout({ ...run.rolloutOptions(step), tasks, attempts: attemptsPerTask });
-    if (dynamicSampling === undefined) return { groups, evicted: {} };
-    for (const group of groups) {
-      if (keepGroup(group, dynamicSampling)) kept.push(group);
-      else {
-        evictedGroups++;
-        evictedTokens += tokensOf(group);
-      }
-    }
-    if (dynamicSampling.maxRefills > 0 && round >= dynamicSampling.maxRefills) break;
-  }
-  return {
-    groups: kept,
-    evicted: {
-      'training/filter_groups/evicted_samples': evictedGroups,
-      'training/filter_groups/evicted_tokens': evictedTokens,
-    },
-  };
-}
-
-const tokensOf = <T>({ attempts }: Group<T>) =>
-  attempts.reduce(
-    (sum, { trajectory }) => trajectory.segments.reduce((tokens, { ids }) => tokens + ids.length, sum),
-    0,
-  );
 
 /** ReMax compares with one greedy attempt at each task. */
 async function greedyRewards<T extends Task>(

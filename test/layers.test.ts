@@ -3,8 +3,30 @@ import { posix } from 'node:path';
 import { expect, test } from 'vitest';
 
 const GROUND = ['errors', 'types', 'lib']; // anyone may import these
-const STAGES = ['agent', 'chat', 'dataset', 'gateway', 'inference', 'reward', 'training', 'watch', 'engine'];
-const SPINE = ['rollout', 'train', 'evaluate', 'options', 'index', 'cli', 'quickstart', 'run', 'sft']; // wire the stages together
+const STAGES = [
+  'agent',
+  'chat',
+  'dataset',
+  'gateway',
+  'inference',
+  'modes',
+  'reward',
+  'training',
+  'watch',
+  'engine',
+];
+const SPINE = [
+  'rollout',
+  'group-source',
+  'train',
+  'evaluate',
+  'options',
+  'index',
+  'cli',
+  'quickstart',
+  'run',
+  'sft',
+]; // wire the stages together
 
 const part = (file: string) => file.split('/')[0]!.replace(/\.ts$/, '');
 

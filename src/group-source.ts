@@ -1,0 +1,82 @@
+/** Where a run's groups come from: its mode, on its servers, tasks and rewards. */
+import { ConfigError } from './errors.ts';
+import { isOffPolicy, takesFirst } from './modes/mode.ts';
+import { type GroupSource, schedule } from './modes/schedule.ts';
+import type { ResolvedOptions } from './options.ts';
+import { openRollout } from './rollout.ts';
+import type { Run } from './run.ts';
+import { type Algorithm, keepGroup } from './training/algorithm.ts';
+import { corrections } from './training/correction.ts';
+import type { Task } from './types.ts';
+
+export async function openGroupSource<T extends Task>(
+  run: Run<T>,
+  { mode, steps, tasksPerStep, attemptsPerTask, signal }: ResolvedOptions<T>,
+): Promise<GroupSource<T>> {
+  let at = run.step + 1;
+  const { step: _, ...shared } = run.rolloutOptions(at);
+  const rolling = openRollout<T>({
+    ...shared,
+    onProgress: (progress) => run.rolloutOptions(at).onProgress?.(progress),
+  });
+  const { dynamicSampling } = run.algorithm;
+  const isRace = mode.kind === 'over-sample' || mode.kind === 'tail-rounds';
+  const started =
+    (tasksPerStep + (isRace ? mode.extraTasks : 0)) * (attemptsPerTask + (isRace ? mode.extraAttempts : 0));
+  return schedule<T>(
+    mode,
+    {
+      tasksPerStep,
+      attemptsPerTask,
+      steps,
+      version: () => run.version,
+      nextPlaces: run.nextPlaces,
+      taskAt: run.taskAt,
+      begin: (step) => {
+        at = step;
+        rolling.begin(started, { stopOnAgentFailure: step <= 1 });
+      },
+      rollOut: async (request) => {
+        const group = await rolling.group(request);
+        rolling.throwIfTooMany();
+        return group;
+      },
+      scoreBatch: rolling.scoreBatch,
+      ...(dynamicSampling
+        ? { keep: (group) => keepGroup(group, dynamicSampling), maxRefills: dynamicSampling.maxRefills }
+        : {}),
+      pause: run.pauseServers,
+      resume: run.resumeServers,
+      ...(signal ? { signal } : {}),
+    },
+    await run.readSchedule(),
+  );
+}
+
+/**
+ * The algorithm as a mode needs it, and a line for the user where that is not what was asked for. Tokens of older
+ * weights are compared to what sampled them: by the ratio (`old: 'behaviour'`), or by importance weights.
+ */
+export function algorithmFor<T>(
+  algorithm: Algorithm,
+  { mode, rewards }: Pick<ResolvedOptions<T>, 'mode' | 'rewards'>,
+): { algorithm: Algorithm; notice?: string } {
+  if (mode.kind === 'partial' && algorithm.advantage.kind === 'remax') {
+    throw new ConfigError(
+      `the mode partial pauses the servers while a step is trained, but ${algorithm.name} then needs a greedy attempt; use another mode, or rloo()`,
+    );
+  }
+  if (takesFirst(mode) && algorithm.dynamicSampling && rewards.some(({ kind }) => kind === 'batch')) {
+    throw new ConfigError(
+      `the mode ${mode.kind} leaves out groups one by one, but a reward sees whole batches; use the mode synchronous or one-step-off, or no dynamicSampling`,
+    );
+  }
+  const compares = algorithm.old === 'behaviour' && algorithm.loss.kind !== 'reinforce';
+  if (!isOffPolicy(mode) || compares || algorithm.correction) return { algorithm };
+  return {
+    algorithm: { ...algorithm, correction: corrections.tokenTruncated(2) },
+    notice:
+      `The mode ${mode.kind} trains on tokens of older weights, so importance weights, cut at 2, are added to ${algorithm.name}. ` +
+      "Give old: 'behaviour' or a correction to choose yourself.",
+  };
+}
