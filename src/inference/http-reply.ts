@@ -3,8 +3,8 @@ import { EngineError } from '../errors.ts';
 import type { GenerateRequest, GenerateResult, VersionSpan } from './server.ts';
 
 export interface ReplyParts {
-  readonly ids: readonly number[];
-  readonly logprobs: readonly (number | null)[];
+  readonly ids: ArrayLike<number>;
+  readonly logprobs: ArrayLike<number | null>;
   readonly finish: string | null | undefined;
   readonly versions: readonly VersionSpan[];
   readonly promptTokens: number;
@@ -21,23 +21,30 @@ export function checkedReply(url: string, { id }: GenerateRequest, parts: ReplyP
   if (finish !== 'stop' && finish !== 'length' && finish !== 'abort') {
     return refuse(`ended with ${JSON.stringify(finish)}; stop, length or abort is known`);
   }
-  if (!Array.isArray(ids) || ids.some((token) => !Number.isInteger(token) || token < 0)) {
+  if (!isList(ids) || findIndex(ids, (token) => !Number.isInteger(token) || token < 0) >= 0) {
     return refuse('has no list of token ids');
   }
-  if (!Array.isArray(logprobs) || logprobs.length !== ids.length) {
+  if (!isList(logprobs) || logprobs.length !== ids.length) {
     return refuse(`has ${ids.length} tokens and ${logprobs?.length ?? 0} log-probs; they must be as many`);
   }
-  const bad = logprobs.findIndex((value) => typeof value !== 'number' || !(value <= 1e-3));
+  const bad = findIndex(logprobs, (value) => typeof value !== 'number' || !(value <= 1e-3));
   if (bad >= 0) return refuse(`has log-prob ${logprobs[bad]} at token ${bad}`);
   return {
-    ids: Int32Array.from(ids),
-    logprobs: Float32Array.from(logprobs as readonly number[]),
+    ids: ids instanceof Int32Array ? ids : Int32Array.from(ids),
+    logprobs: logprobs instanceof Float32Array ? logprobs : Float32Array.from(logprobs as ArrayLike<number>),
     finish,
     versions: ids.length > 0 ? versions : [],
     promptTokens,
     ...(cachedTokens === undefined ? {} : { cachedTokens }),
     ...(promptLogprobs ? { promptLogprobs } : {}),
   };
+}
+
+const isList = (value: unknown) => Array.isArray(value) || ArrayBuffer.isView(value);
+
+function findIndex<V>(values: ArrayLike<V>, isWanted: (value: V) => boolean): number {
+  for (let index = 0; index < values.length; index++) if (isWanted(values[index]!)) return index;
+  return -1;
 }
 
 /**

@@ -1,10 +1,9 @@
 /** HTTP as servers need it: JSON in and out, a time limit on every call, errors that name the server and the call. */
-import { Pool } from 'undici';
 import { ConfigError, EngineError } from '../errors.ts';
+import { type Exchanged, exchange } from './http-exchange.ts';
+import { Sockets } from './sockets.ts';
 
 export interface HttpOptions {
-  /** Sockets to one server; each holds one request while it is answered. */
-  readonly connections?: number;
   /** Of calls that change or ask something; a reply has no limit of its own but its request's signal. */
   readonly timeoutMs?: number;
   /** For a socket to open. */
@@ -14,6 +13,7 @@ export interface HttpOptions {
 
 export interface CallOptions {
   readonly method?: 'GET' | 'POST';
+  /** Bytes go as they are, everything else as JSON. */
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
@@ -29,7 +29,7 @@ export interface HttpReply {
 /** One server's address and its sockets. */
 export class HttpClient {
   readonly url: string;
-  readonly #pool: Pool;
+  readonly #sockets: Sockets;
   readonly #timeoutMs: number;
   readonly #headers: Readonly<Record<string, string>>;
 
@@ -41,30 +41,25 @@ export class HttpClient {
     this.url = parsed.origin;
     this.#timeoutMs = options.timeoutMs ?? 60_000;
     this.#headers = options.headers ?? {};
-    this.#pool = new Pool(this.url, {
-      connections: options.connections ?? 512,
-      headersTimeout: 0, // a reply may take minutes; calls bring their own limits
-      bodyTimeout: 0,
-      keepAliveTimeout: 4000, // below the 5 s after which uvicorn closes an idle socket
-      connect: { timeout: options.connectMs ?? 10_000 },
-    });
+    this.#sockets = new Sockets(this.url, options.connectMs ?? 10_000);
   }
 
   /** The reply whatever its status; only a server that cannot be reached throws. */
   async call(path: string, options: CallOptions = {}): Promise<HttpReply> {
-    const { statusCode, body } = await this.#send(path, options);
-    try {
-      return { status: statusCode, text: await body.text() };
-    } catch (cause) {
-      throw this.#broken(path, cause, options);
-    }
+    const { status, bytes } = await this.#exchange(path, options);
+    return { status, text: bytes.toString() };
   }
 
   /** The reply's JSON; another status than 200 throws what the server said. */
   async json<R>(path: string, options: CallOptions = {}): Promise<R> {
-    const { status, text } = await this.call(path, options);
-    if (status < 200 || status > 299) throw new HttpStatusError(this.url, path, status, text);
-    return this.parse<R>(path, text);
+    return this.parse<R>(path, (await this.bytes(path, options)).toString());
+  }
+
+  /** The reply's bytes; another status than 200 throws what the server said. */
+  async bytes(path: string, options: CallOptions = {}): Promise<Buffer> {
+    const { status, bytes } = await this.#exchange(path, options);
+    if (status < 200 || status > 299) throw new HttpStatusError(this.url, path, status, bytes.toString());
+    return bytes;
   }
 
   parse<R>(path: string, text: string): R {
@@ -77,11 +72,13 @@ export class HttpClient {
 
   /** The JSON of each server-sent event until `[DONE]`. A stream that ends before that throws. */
   async *events(path: string, options: CallOptions): AsyncGenerator<unknown, void, void> {
-    const { statusCode, body } = await this.#send(path, { timeoutMs: Number.POSITIVE_INFINITY, ...options });
-    if (statusCode !== 200) throw new HttpStatusError(this.url, path, statusCode, await body.text());
-    const decoder = new TextDecoder();
-    let rest = '';
+    const { signal, ...request } = this.#request(path, { timeoutMs: Number.POSITIVE_INFINITY, ...options });
+    const socket = this.#sockets.take();
     try {
+      const { statusCode, body } = await socket.request({ ...request, ...(signal ? { signal } : {}) });
+      if (statusCode !== 200) throw new HttpStatusError(this.url, path, statusCode, await body.text());
+      const decoder = new TextDecoder();
+      let rest = '';
       for await (const chunk of body) {
         rest += decoder.decode(chunk as Uint8Array, { stream: true });
         const lines = rest.split('\n');
@@ -96,33 +93,43 @@ export class HttpClient {
     } catch (cause) {
       if (cause instanceof EngineError) throw cause;
       throw this.#broken(path, cause, options);
+    } finally {
+      this.#sockets.drop(socket);
     }
     throw new EngineError(`${this.url}${path}: the stream was cut before its end`);
   }
 
   async close(): Promise<void> {
-    await this.#pool.destroy();
+    await this.#sockets.close();
   }
 
-  async #send(path: string, options: CallOptions) {
-    const { method = 'POST', body, headers, signal, timeoutMs = this.#timeoutMs } = options;
-    const limits = [signal, Number.isFinite(timeoutMs) ? AbortSignal.timeout(timeoutMs) : undefined];
-    const given = limits.filter((one) => one !== undefined);
+  async #exchange(path: string, options: CallOptions): Promise<Exchanged> {
+    const { signal, ...request } = this.#request(path, options);
+    const socket = this.#sockets.take();
     try {
-      return await this.#pool.request({
-        path,
-        method,
-        headers: {
-          ...this.#headers,
-          ...headers,
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-        },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        ...(given.length > 0 ? { signal: given.length === 1 ? given[0]! : AbortSignal.any(given) } : {}),
-      });
+      const reply = await exchange(socket, request, signal);
+      this.#sockets.giveBack(socket);
+      return reply;
     } catch (cause) {
+      this.#sockets.drop(socket);
       throw this.#broken(path, cause, options);
     }
+  }
+
+  #request(
+    path: string,
+    { method = 'POST', body, headers, signal, timeoutMs = this.#timeoutMs }: CallOptions,
+  ) {
+    const limits = [signal, Number.isFinite(timeoutMs) ? AbortSignal.timeout(timeoutMs) : undefined];
+    const given = limits.filter((one) => one !== undefined);
+    const json = body === undefined ? {} : { 'content-type': 'application/json' };
+    return {
+      path,
+      method,
+      headers: { ...this.#headers, ...headers, ...json },
+      body: body === undefined ? null : body instanceof Uint8Array ? body : JSON.stringify(body),
+      signal: given.length > 1 ? AbortSignal.any(given) : given[0],
+    };
   }
 
   #broken(path: string, cause: unknown, { signal, timeoutMs = this.#timeoutMs }: CallOptions): unknown {

@@ -4,6 +4,7 @@ import type { ImageRef } from '../types.ts';
 import { Door } from './door.ts';
 import { HttpClient, type HttpOptions, HttpStatusError } from './http.ts';
 import { checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import { jsonWithIds } from './ids-json.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
 import type {
@@ -15,6 +16,7 @@ import type {
   VersionSpan,
   WeightUpdate,
 } from './server.ts';
+import { type Chunk, readReply, replyOfChunk, type SglangReply, type TokenLogprob } from './sglang-reply.ts';
 
 export interface HttpServerOptions extends HttpOptions {
   readonly url: string;
@@ -43,22 +45,6 @@ interface ServerFlags {
   readonly enable_memory_saver?: boolean;
   readonly incremental_streaming_output?: boolean;
   readonly internal_states?: readonly { readonly max_req_input_len?: number }[];
-}
-
-type TokenLogprob = readonly [logprob: number | null, id: number, text: string | null];
-
-interface Chunk {
-  readonly output_ids?: readonly number[];
-  readonly meta_info: {
-    readonly finish_reason: { readonly type: string; readonly message?: string } | null;
-    readonly prompt_tokens: number;
-    readonly cached_tokens?: number;
-    readonly weight_version?: string;
-    readonly output_token_logprobs?: readonly TokenLogprob[];
-    readonly input_token_logprobs?: readonly TokenLogprob[];
-    /** Only `rollcall serve` says: `[from, version]`. */
-    readonly weight_versions?: readonly (readonly [number, number])[];
-  };
 }
 
 /** `retract` puts running requests back into the queue, so that their K/V are computed again with new weights. */
@@ -179,12 +165,12 @@ export class SglangServer implements InferenceServer {
     const headers = { 'x-smg-routing-key': request.trajectory };
     let seen = 0;
     let madeBefore: number | undefined;
-    const chunk = await keepPartial(
+    const reply = await keepPartial(
       request.signal,
       () => this.#http.json('/abort_request', { body: { rid, abort_all: false } }),
-      async (close) => {
+      async (close): Promise<SglangReply> => {
         const options = { body, headers, signal: close, timeoutMs: Number.POSITIVE_INFINITY };
-        if (!request.onTokens) return this.#http.json<Chunk>('/generate', options);
+        if (!request.onTokens) return this.#read(await this.#http.bytes('/generate', options));
         const { incremental_streaming_output: incremental = false } = await this.#serverFlags();
         const whole: { ids: number[]; logprobs: TokenLogprob[]; last: Chunk | undefined } = {
           ids: [],
@@ -211,15 +197,20 @@ export class SglangServer implements InferenceServer {
         }
         if (!whole.last) throw new EngineError(`${this.url}/generate: the stream had no reply`);
         const meta_info = { ...whole.last.meta_info, output_token_logprobs: whole.logprobs };
-        return { output_ids: whole.ids, meta_info };
+        return replyOfChunk({ output_ids: whole.ids, meta_info });
       },
     );
-    return this.#result(request, chunk, { before, adapter, madeBefore });
+    return this.#result(request, reply, { before, adapter, madeBefore });
+  }
+
+  #read(bytes: Buffer): SglangReply {
+    const parse = (text: string) => this.#http.parse<Chunk>('/generate', text);
+    return readReply(bytes, parse) ?? replyOfChunk(parse(bytes.toString()));
   }
 
   #result(
     request: GenerateRequest,
-    { output_ids: ids = [], meta_info: meta }: Chunk,
+    { ids, logprobs, meta }: SglangReply,
     {
       before,
       adapter,
@@ -228,7 +219,7 @@ export class SglangServer implements InferenceServer {
   ): GenerateResult {
     return checkedReply(this.url, request, {
       ids,
-      logprobs: (meta.output_token_logprobs ?? []).map(([value]) => value),
+      logprobs,
       finish: meta.finish_reason?.type,
       versions: this.#versions(meta, ids.length, before, adapter, madeBefore),
       promptTokens: meta.prompt_tokens,
@@ -272,9 +263,8 @@ export class SglangServer implements InferenceServer {
 
   async #body(request: GenerateRequest, rid: string, adapter: string | undefined) {
     const { prompt, sampling, images = [], scorePrompt = false, priority } = request;
-    return {
+    return jsonWithIds('input_ids', prompt, {
       rid,
-      input_ids: Array.from(prompt),
       sampling_params: samplingOf(sampling),
       return_logprob: true,
       logprob_start_len: scorePrompt ? 0 : -1,
@@ -283,7 +273,7 @@ export class SglangServer implements InferenceServer {
       ...(images.length === 0 ? {} : { image_data: await this.#imageData(images) }),
       ...(adapter === undefined ? {} : { lora_path: adapter }),
       ...(priority === undefined ? {} : { priority }),
-    };
+    });
   }
 
   #imageData(images: readonly ImageRef[]): Promise<string[]> {

@@ -6,6 +6,7 @@ import { ConfigError, EngineError } from '../errors.ts';
 import { Door } from './door.ts';
 import { HttpClient, HttpStatusError } from './http.ts';
 import { checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import { jsonWithIds } from './ids-json.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
 import type {
@@ -245,32 +246,30 @@ export class VllmServer implements InferenceServer {
     const scores = { prompt_logprobs: scorePrompt ? 0 : null };
     if (by === 'tokens') {
       const parts = await this.#contentParts(request);
-      return {
+      return jsonWithIds('token_ids', prompt, {
         request_id: id,
         model,
-        token_ids: Array.from(prompt),
         sampling_params: { ...params, logprobs: 0, ...scores },
         priority,
         stream,
         ...(parts.length === 0 ? {} : { content_parts: parts }),
-      };
+      });
     }
     if (request.images && request.images.length > 0) {
       throw new ConfigError(
         `${this.url}: this vLLM has no /inference/v1/generate, and so takes no images with ids`,
       );
     }
-    return {
+    return jsonWithIds('prompt', prompt, {
       request_id: id,
       model,
-      prompt: Array.from(prompt),
       ...params,
       ...scores,
       logprobs: 1,
       return_token_ids: true,
       priority,
       stream,
-    };
+    });
   }
 
   #contentParts({ images = [] }: GenerateRequest) {
