@@ -3,8 +3,10 @@ import { cp, mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  type AdamOptions,
   agent,
   arrayDataset,
+  type Backend,
   dapo,
   embedded,
   grpo,
@@ -14,10 +16,12 @@ import {
   replayBatch,
   reward,
   type StepReport,
+  type Trainer,
   type TrainOptions,
   train,
 } from 'rollcall';
 import { beforeAll, expect, test } from 'vitest';
+import { readStepIndex } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
 /** Whole runs with other algorithms than GRPO, and with numbers that break. */
@@ -73,6 +77,8 @@ const untimed = (list: readonly StepReport<Letter>[]) =>
 
 test.each([
   ['PPO', ppo()],
+  ['PPO with a value head on the policy', ppo({ critic: { shared: true } })],
+  ['PF-PPO', ppo({ filtration: { method: 'max-random' } })],
   ['GRPO with a reference that is refreshed', grpo({ kl: { coefficient: 0.5, refreshEverySteps: 2 } })],
 ])('%s, stopped and resumed, is the same run', async (_, algorithm) => {
   const whole = await reports(await options({ algorithm, steps: 3 }));
@@ -123,24 +129,34 @@ async function poisoned(folder: string, tensor: string): Promise<string> {
   return copy;
 }
 
-test('NaN in a real weight during a run is caught, named, set aside, and the run recovers', async () => {
+type Spoil = (trainer: Pick<Trainer, 'load' | 'optimStep'>, adam: AdamOptions) => Promise<unknown>;
+
+/** The embedded engine, whose policy is spoiled once, right after its update number `after`. */
+function spoiling(after: number, spoil: Spoil): Backend {
   const plain = embedded({ threads: 1 });
-  let steps = 0;
-  const backend = {
+  let updates = 0;
+  return {
     ...plain,
-    openTrainer: async (role: 'policy' | 'reference' | 'critic', folder: string) => {
+    openTrainer: async (role, folder) => {
       const trainer = await plain.openTrainer(role, folder);
       const optimStep = trainer.optimStep.bind(trainer);
+      const load = trainer.load.bind(trainer);
       trainer.optimStep = async (adam) => {
         const result = await optimStep(adam);
-        if (++steps === 2) await trainer.load(await poisoned(model, 'model.norm.weight')); // after step 2's update
+        if (++updates === after) await spoil({ load, optimStep }, adam);
         return result;
       };
       return trainer;
     },
   };
+}
+
+test.each<[string, Spoil]>([
+  ['NaN in every weight', ({ optimStep }, adam) => optimStep({ ...adam, learningRate: Number.NaN })],
+  ['a weight that overflows', async ({ load }) => load(await poisoned(model, 'model.norm.weight'))],
+])('%s during a run is caught, named, set aside, and the run recovers', async (_, spoil) => {
   const run = await options({
-    backend,
+    backend: spoiling(2, spoil),
     algorithm: grpo({ old: 'behaviour' }),
     checkpoints: { every: 1, keep: 4 },
   });
@@ -148,12 +164,74 @@ test('NaN in a real weight during a run is caught, named, set aside, and the run
   expect(list.map(({ step }) => step)).toEqual([1, 2, 3, 4]);
   const said = list.flatMap(({ notices }) => notices).filter((notice) => /is NaN at trajectory/.test(notice));
   expect(said).toHaveLength(1);
-  expect(said[0]).toMatch(/step 2: after the update the policy's log-prob is NaN at trajectory .*token \d+/);
-  expect(list.at(-1)!.metrics['actor/updates']).toBe(1);
+  expect(said[0]).toContain(`run ${run.runDir}, step 2: after the update the policy's log-prob is NaN at`);
+  expect(said[0]).toMatch(/trajectory \S+, token \d+ \(id \d+\)/);
+  expect(list[1]!.metrics['guard/batches_skipped']).toBe(1);
+  expect(list.slice(2).map(({ metrics }) => metrics['actor/updates'])).toEqual([1, 1]);
   const file = /rollcall replay (\S+\.batch)/.exec(said[0]!)![1]!;
   expect(existsSync(file)).toBe(true);
-  const trainer = await plain.openTrainer('policy', model);
+  const trainer = await embedded({ threads: 1 }).openTrainer('policy', model);
   const report = await replayBatch({ stored: await readBatchFile(file), trainer });
   await trainer.close();
   expect(report.problem).toBeUndefined(); // with sound weights the batch was sound
+});
+
+/** A reward that is spoiled for one attempt: `before`, but `value` for the first attempt at a step's first task. */
+const spoiledReward = (step: number, value: number) =>
+  reward<Letter>('spoiled', (context) =>
+    context.trajectory.step === step && context.trajectory.attempt === 0 ? value : before.score(context),
+  );
+
+test.each([Number.NaN, Number.POSITIVE_INFINITY])(
+  'a reward of %s in a whole run is named with its trajectory, its attempt kept and left out, and the run goes on',
+  async (value) => {
+    const run = await options({ rewards: [spoiledReward(2, value)], failures: { retries: 0 }, steps: 3 });
+    const list = await reports(run);
+    expect(list.map(({ step }) => step)).toEqual([1, 2, 3]);
+    expect(list.map(({ metrics }) => metrics['actor/updates'])).toEqual([1, 1, 1]);
+    expect(list.map(({ metrics }) => metrics['training/attempts_left_out'])).toEqual([0, 3, 0]); // of 3 tasks
+    for (const { metrics } of list) expect(metrics['critic/score/mean']).toBeGreaterThanOrEqual(0);
+    const said = list[1]!.notices.filter((notice) => notice.includes('no finite reward'));
+    expect(said).toHaveLength(1);
+    expect(said[0]).toContain(`run ${run.runDir}, step 2: no finite reward for trajectory train/step-2/`);
+    expect(said[0]).toContain(`reward 'spoiled' gave ${value} for trajectory`);
+    const { task, attempt } = /--task (?<task>\d+) --attempt (?<attempt>\d+)/.exec(said[0]!)!.groups!;
+    const { trajectories } = await readStepIndex(run.runDir, 2);
+    const kept = trajectories.find(
+      (one) => one.taskIndex === Number(task) && one.attempt === Number(attempt),
+    );
+    expect(kept).toMatchObject({ reward: null, end: { kind: 'failed', boundary: 'reward' } });
+  },
+);
+
+test('a reward that is not finite stops the run where that is asked, and names it', async () => {
+  const run = await options({
+    rewards: [spoiledReward(1, Number.NaN)],
+    failures: { retries: 0, notFinite: 'stop' },
+  });
+  await expect(reports(run)).rejects.toThrow(/step 1: no finite reward for trajectory train\/step-1\//);
+});
+
+test('a critic may be another model, of another size, and one with another tokenizer is refused', async () => {
+  const larger = await tinyModel(2, '1m');
+  const run = await options({ algorithm: ppo({ critic: { model: larger } }), steps: 1 });
+  await reports(run);
+  const config = async (folder: string) =>
+    JSON.parse(await readFile(join(folder, 'config.json'), 'utf8')) as { hidden_size: number };
+  const saved = await config(join(run.runDir, 'checkpoints', 'global_step_1', 'critic'));
+  expect(saved.hidden_size).toBe((await config(larger)).hidden_size);
+  expect(saved.hidden_size).not.toBe((await config(model)).hidden_size);
+
+  const other = join(await newFolder(), 'other');
+  await cp(larger, other, { recursive: true });
+  const tokenizer = await readFile(join(other, 'tokenizer.json'), 'utf8');
+  const { model: kind, ...rest } = JSON.parse(tokenizer) as { model: { vocab: Record<string, number> } };
+  const swapped = { ...kind.vocab, a: kind.vocab.e!, e: kind.vocab.a! };
+  await writeFile(
+    join(other, 'tokenizer.json'),
+    JSON.stringify({ ...rest, model: { ...kind, vocab: swapped } }),
+  );
+  await expect(reports(await options({ algorithm: ppo({ critic: { model: other } }) }))).rejects.toThrow(
+    /the critic .*other has another tokenizer than the policy/,
+  );
 });

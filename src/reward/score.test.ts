@@ -3,7 +3,7 @@ import { virtualClock } from '../../testing/virtual-clock.ts';
 import { ConfigError, RewardError } from '../errors.ts';
 import type { Trajectory } from '../types.ts';
 import { reward } from './reward.ts';
-import { checkRewards, scoreTrajectory } from './score.ts';
+import { checkOwnRewards, checkRewards, scoreTrajectory } from './score.ts';
 
 const trajectory: Trajectory<{ answer: string }> = {
   id: 'train/step-1/task-0/attempt-0',
@@ -70,4 +70,25 @@ test('names must differ and weights be finite', () => {
   const one = reward('one', () => 1);
   expect(() => checkRewards([one, one])).toThrow(ConfigError);
   expect(() => checkRewards([reward('heavy', () => 1, { weight: Number.NaN })])).toThrow(/weight NaN/);
+});
+
+test('rewards of turns and tools, and the sum of all, must be finite too', async () => {
+  const toolRun = {
+    call: { id: '1', name: 'search', arguments: {} },
+    result: '',
+    milliseconds: 1,
+    reward: Number.NaN,
+  };
+  const turn = { segment: 0, start: 0, end: 1, finish: 'stop', toolCalls: [], problems: [] } as const;
+  expect(() => checkOwnRewards({ ...trajectory, turns: [{ ...turn, toolRuns: [toolRun] }] })).toThrow(
+    "reward 'search' gave NaN for trajectory train/step-1/task-0/attempt-0; a reward is a finite number",
+  );
+  expect(() =>
+    checkOwnRewards({ ...trajectory, turns: [{ ...turn, toolRuns: [], reward: Number.NEGATIVE_INFINITY }] }),
+  ).toThrow("reward 'turn' gave -Infinity");
+  checkOwnRewards({ ...trajectory, turns: [{ ...turn, toolRuns: [{ ...toolRun, reward: 1 }] }] });
+  const huge = reward<{ answer: string }>('huge', () => 1e308, { weight: 10 });
+  await expect(scoreTrajectory(trajectory, [huge], { clock: virtualClock(), retries: 0 })).rejects.toThrow(
+    'the rewards of trajectory train/step-1/task-0/attempt-0 add up to Infinity',
+  );
 });

@@ -48,11 +48,20 @@ export async function scoreTrajectory<T>(
       return value;
     }),
   );
+  const reward = own.reduce((sum, { weight }, index) => sum + weight * values[index]!.score, 0);
   return {
     rewards: Object.assign({}, ...values.map(({ logged }) => logged)),
-    reward: own.reduce((sum, { weight }, index) => sum + weight * values[index]!.score, 0),
+    reward: finiteSum(reward, trajectory.id),
     spans,
   };
+}
+
+/** Rewards of turns and tools. Throws RewardError for one that is not finite. */
+export function checkOwnRewards({ id, turns }: Trajectory<unknown>): void {
+  for (const { reward, toolRuns } of turns) {
+    if (reward !== undefined) finite('turn', reward, id);
+    for (const run of toolRuns) if (run.reward !== undefined) finite(run.call.name, run.reward, id);
+  }
 }
 
 /** By the rewards of one kind that see trajectories beside each other. If one fails, all of these attempts do. */
@@ -91,7 +100,10 @@ export async function scoreTogether<T>(
         ...attempt.rewards,
         ...Object.fromEntries(shared.map(({ name }, index) => [name, values[index]![at]!])),
       },
-      reward: shared.reduce((sum, { weight }, index) => sum + weight * values[index]![at]!, attempt.reward!),
+      reward: finiteSum(
+        shared.reduce((sum, { weight }, index) => sum + weight * values[index]![at]!, attempt.reward!),
+        attempt.trajectory.id,
+      ),
     };
   });
 }
@@ -134,6 +146,11 @@ function finite(name: string, value: unknown, id: string): number {
   throw new RewardError(
     `reward '${name}' gave ${String(value)} for trajectory ${id}; a reward is a finite number`,
   );
+}
+
+function finiteSum(reward: number, id: string): number {
+  if (Number.isFinite(reward)) return reward;
+  throw new RewardError(`the rewards of trajectory ${id} add up to ${reward}; a reward is a finite number`);
 }
 
 /** Throws a ConfigError for names given twice and weights that are not finite. */

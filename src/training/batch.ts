@@ -69,7 +69,7 @@ export interface LeftOut {
   readonly id: string;
   readonly taskIndex: number;
   readonly attempt: number;
-  readonly why: 'failed' | 'cancelled' | 'not-scored' | 'truncated' | 'reward-not-finite';
+  readonly why: 'failed' | 'reward-failed' | 'cancelled' | 'not-scored' | 'truncated' | 'reward-not-finite';
   readonly message: string;
 }
 
@@ -153,7 +153,11 @@ function reasonToLeaveOut(
   truncated: Algorithm['truncated'],
 ): Pick<LeftOut, 'why' | 'message'> | undefined {
   const { end } = trajectory;
-  if (end.kind === 'failed') return { why: 'failed', message: `${end.boundary}: ${end.message}` };
+  if (end.kind === 'failed') {
+    return end.boundary === 'reward'
+      ? { why: 'reward-failed', message: end.message }
+      : { why: 'failed', message: `${end.boundary}: ${end.message}` };
+  }
   if (reward === undefined) {
     return end.kind === 'cancelled'
       ? { why: 'cancelled', message: end.why }

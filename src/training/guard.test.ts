@@ -151,7 +151,7 @@ test.each([Number.NaN, Number.POSITIVE_INFINITY])(
       optionsFor(list, { trainer: tabularPolicy(), guard: { onNonFinite: 'skip' } }),
     );
     expect(going.notices[0]).toBe(
-      `step 12: a reward is not a finite number: trajectory 1-1-2 (its reward is ${reward}); left out of its group`,
+      `step 12: no finite reward for trajectory 1-1-2 (its reward is ${reward}); left out of its group`,
     );
     expect(going.tokens).toHaveLength(11);
     await expect(updatePolicy(optionsFor(list, { trainer: tabularPolicy() }))).rejects.toThrow(

@@ -104,6 +104,7 @@ describe('every algorithm learns the tabular task', () => {
     clipCov: algorithms.clipCov({ covariance: [0.1, 5] }),
     klCov: algorithms.klCov(),
     ppo: ppo({ lambda: 0.95 }),
+    'pf-ppo': ppo({ lambda: 0.95, filtration: { method: 'max-random' } }),
   };
   test.each(Object.entries(family))('%s', async (name, algorithm) => {
     const patience = ['remax', 'pass@k'].includes(name) ? { steps: 60 } : {}; // a coarse baseline; one attempt in eight

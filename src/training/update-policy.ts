@@ -428,12 +428,21 @@ function brokenGradient(
   );
 }
 
-/** Attempts whose reward was not finite are not in the batch; they are named, or stop the run. */
-function badRewards(batch: Batch, { run, onNonFinite }: GuardOptions): string | undefined {
-  const bad = batch.leftOut.filter(({ why }) => why === 'reward-not-finite');
+/** At most so many attempts are named in one sentence. */
+const NAMED = 3;
+
+/** Attempts that got no finite reward are not in the batch; they are named, or stop the run. */
+function badRewards({ leftOut, step }: Batch, { run, onNonFinite }: GuardOptions): string | undefined {
+  const bad = leftOut.filter(({ why }) => why === 'reward-not-finite' || why === 'reward-failed');
   if (bad.length === 0) return undefined;
-  const names = bad.map(({ id, message }) => `trajectory ${id} (${message})`).join(', ');
-  const said = `${run === undefined ? '' : `run ${run}, `}step ${batch.step}: a reward is not a finite number: ${names}`;
+  const names = bad.slice(0, NAMED).map(({ id, message }) => `trajectory ${id} (${message})`);
+  const more = bad.length > NAMED ? ` and ${bad.length - NAMED} more` : '';
+  const said = `${run === undefined ? '' : `run ${run}, `}step ${step}: no finite reward for ${names.join(', ')}${more}`;
   if (onNonFinite === 'stop') throw new NonFiniteError(said, { weightsBroken: false });
-  return `${said}; left out of its group`;
+  const [{ taskIndex, attempt }] = bad as [(typeof bad)[number]];
+  const look =
+    run === undefined
+      ? ''
+      : `; it is kept: rollcall show ${run} ${step} --task ${taskIndex} --attempt ${attempt}`;
+  return `${said}; left out of its group${look}`;
 }
