@@ -18,6 +18,7 @@ import type { Rendered } from './chat/transcript.ts';
 import { ConfigError, EngineError, RewardError, ToolError } from './errors.ts';
 import type { InferenceServer } from './inference/server.ts';
 import { type Clock, realClock, sleep } from './lib/clock.ts';
+import type { ImageBlobs } from './lib/image-blobs.ts';
 import { semaphore } from './lib/semaphore.ts';
 import type { Reward } from './reward/reward.ts';
 import { checkOwnRewards, checkRewards, scoreTogether, scoreTrajectory } from './reward/score.ts';
@@ -46,6 +47,8 @@ export interface RolloutOptions<T = Task> {
   /** Ends every trajectory as cancelled; the rollout still resolves, with what there is. */
   readonly signal?: AbortSignal;
   readonly clock?: Clock;
+  /** Where images of tasks and tools are kept; without it there are none. */
+  readonly images?: ImageBlobs | undefined;
   /** The first agent that throws stops the rollout with an error: for `preview` and the first step. */
   readonly stopOnAgentFailure?: boolean;
   /** More than this share of attempts failed for one cause: the rollout throws and names it. */
@@ -237,6 +240,7 @@ async function attemptTask<T>(
       server,
       format,
       createChat,
+      images: options.images,
       tokens: {
         encode: (text) => format.encodeText(text),
         decode: (ids) => format.decode(Int32Array.from(ids)),

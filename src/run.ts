@@ -12,7 +12,7 @@ import { type Gateway, gateway } from './gateway/gateway.ts';
 import { algorithmFor } from './group-source.ts';
 import { checkLogprobs } from './inference/check-server.ts';
 import { realClock } from './lib/clock.ts';
-import { type ImageBlobs, imageBlobs } from './lib/image-blobs.ts';
+import { type ImageBlobs, imageBlobs, pixelsPerTokenOf } from './lib/image-blobs.ts';
 import { hashSeed } from './lib/random.ts';
 import { isOffPolicy } from './modes/mode.ts';
 import type { FinishedTicket, ScheduleState } from './modes/schedule.ts';
@@ -113,7 +113,6 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   const { signal } = options;
   const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
   const backend: Backend = options.backend ?? embedded();
-  const images = imageBlobs(runPaths(options.runDir).blobs);
   const resumed = await openDirectory(options);
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
@@ -121,6 +120,8 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
     chat: options.chat,
     signal,
   });
+  const pixelsPerToken = await pixelsPerTokenOf(model);
+  const images = imageBlobs(runPaths(options.runDir).blobs, { pixelsPerToken });
   const opened: { close(): Promise<void> }[] = [];
   const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;

@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { appendFile, cp, mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { appendFile, cp, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Browser, chromium, type Page } from 'playwright-core';
@@ -224,6 +225,50 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await page.getByRole('img', { name: /^Processors: sums from .*; crashed from / }).waitFor();
     await open('step?run=crashed');
     await page.getByRole('table', { name: 'Attempts of step 2' }).waitFor();
+  }, 60_000);
+
+  test('images of tasks and tools are kept with the run, sent to the server, and shown, in a report too', async () => {
+    const pictures = await import('./runs/pictures.ts');
+    const run = join(folder, 'pictures');
+    for await (const _ of train(pictures.options(process.env['MODEL']!, run))) {
+      // to its end
+    }
+    const [shown, zoomed] = [pictures.SHOWN, pictures.ZOOMED].map((bytes) =>
+      createHash('sha256').update(bytes).digest('hex'),
+    );
+    expect((await readdir(join(run, 'blobs'))).sort()).toEqual([shown, zoomed].sort());
+    const last = pictures.engine.requests.at(-1)!;
+    expect(last.images).toEqual([
+      { blob: shown, mime: 'image/png', width: 60, height: 30, tokens: 2 },
+      { blob: zoomed, mime: 'image/png', width: 30, height: 30, tokens: 1 },
+    ]);
+    const [line] = (await readFile(join(run, 'trajectories', 'step_1.jsonl'), 'utf8')).split('\n');
+    expect(JSON.parse(line!).task).toEqual({ name: 'red', picture: { bytes: pictures.SHOWN.length } });
+
+    const sizes = async (viewed: Page) => {
+      const images = viewed.getByRole('list', { name: 'Messages' }).getByRole('img');
+      await expect.poll(() => images.count()).toBe(2);
+      return images.evaluateAll(async (all) => {
+        const loaded = all as HTMLImageElement[];
+        await Promise.all(loaded.map((image) => image.decode()));
+        return loaded.map(({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight]);
+      });
+    };
+    const expected = [
+      [60, 30],
+      [30, 30],
+    ];
+    const other = await startDashboard({ runs: [run], port: 0, say: () => {} });
+    try {
+      await page.goto(`${other.url}#/trajectory?run=pictures&step=1`);
+      expect(await sizes(page)).toEqual(expected);
+    } finally {
+      await other.close();
+    }
+    const file = join(folder, 'pictures.html');
+    await writeFile(file, await createReport({ runs: [run], trajectories: 2, tokenizerOf }));
+    await page.goto(`file://${file}#/trajectory?run=pictures&step=1`);
+    expect(await sizes(page)).toEqual(expected);
   }, 60_000);
 
   test('dark and phone: nothing is wider than the screen', async () => {

@@ -1,4 +1,5 @@
 import type { Chat, ChatOptions } from '../chat/chat.ts';
+import type { ImageBlobs } from '../lib/image-blobs.ts';
 import type { Span, Task, Trajectory } from '../types.ts';
 import type { Limits } from './limits.ts';
 import { checkToolNames, type Tool } from './tool.ts';
@@ -22,6 +23,8 @@ export interface AgentContext<T = Task> {
   readonly signal: AbortSignal;
   /** Handed to rewards and the log as `trajectory.extra`. */
   readonly extra: Record<string, unknown>;
+  /** Keeps an image with the run: messages and tool results show it by what this gives. */
+  readonly image: ImageBlobs['put'];
   /** The agent knows what the trajectory is worth: no reward function is asked. The last value counts. */
   reward(value: number): void;
   /** Runs `work` and records how long it took as a span of the trajectory. */

@@ -4,14 +4,14 @@
  */
 import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
-import type { Message, Task } from '../types.ts';
+import type { Task } from '../types.ts';
 import { type Agent, agent } from './agent.ts';
 import type { Stop } from './stops.ts';
 import type { Tool } from './tool.ts';
 import { singleTurn, type ToolLoopOptions, toolLoop } from './tool-loop.ts';
 
 export interface BuiltInAgentOptions<T> {
-  readonly prompt: (task: T) => string | readonly Message[];
+  readonly prompt: ToolLoopOptions<T>['prompt'];
   readonly tools: readonly Tool[];
   readonly toolsOf?: (task: T) => readonly string[] | undefined;
   readonly stopWhen?: readonly Stop<T>[];

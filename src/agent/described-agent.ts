@@ -3,10 +3,11 @@
  * verl's columns, each by the agent it names, with the tools it names.
  */
 import type { TaskMessage, TaskRow } from '../dataset/task-row.ts';
-import { ConfigError, DatasetError } from '../errors.ts';
+import { ConfigError } from '../errors.ts';
+import type { ImageBlobs } from '../lib/image-blobs.ts';
 import { loadModule } from '../lib/load-export.ts';
 import type { TrajectoryReward } from '../reward/reward.ts';
-import type { Message } from '../types.ts';
+import type { ContentPart, Message } from '../types.ts';
 import type { Agent } from './agent.ts';
 import { loadAgent, loadAgentFile } from './agent-file.ts';
 import { agentsByName, builtInAgents } from './agents-by-name.ts';
@@ -70,7 +71,7 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
     const userOf = (row: TaskRow) => interactionOf(users, row.interactionKwargs);
     const builtIn = builtInAgents<TaskRow>({
       userOf,
-      prompt: ({ prompt }) => prompt.map(messageOf),
+      prompt: ({ prompt }, { image }) => Promise.all(prompt.map((message) => messageOf(message, image))),
       tools: box.tools,
       toolsOf: (row) => row.tools,
       stopWhen: stopsOf(options),
@@ -156,11 +157,12 @@ function namedTools(tools: readonly Tool[], names: readonly string[] | null): re
   return tools.filter((one) => names.includes(one.name));
 }
 
-function messageOf(message: TaskMessage): Message {
+/** Images of a row become blobs of the run. */
+async function messageOf(message: TaskMessage, keep: ImageBlobs['put']): Promise<Message> {
   if (message.role === 'assistant' || typeof message.content === 'string') return message as Message;
-  const text = message.content.map((part) => {
-    if (part.type === 'text') return part.text;
-    throw new DatasetError('a prompt has an image, and this agent reads text only');
-  });
-  return { ...message, content: text.join('') } as Message;
+  const parts = message.content.map(
+    async (part): Promise<ContentPart> =>
+      part.type === 'text' ? part : { type: 'image', image: await keep(part.source) },
+  );
+  return { ...message, content: await Promise.all(parts) };
 }

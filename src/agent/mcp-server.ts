@@ -10,6 +10,7 @@ import {
 import { McpServer } from '@modelcontextprotocol/server';
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Clock, realClock } from '../lib/clock.ts';
+import { temporaryImages } from '../lib/image-blobs.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { runTool } from './run-tool.ts';
 import type { Tool, TrajectorySoFar } from './tool.ts';
@@ -128,7 +129,7 @@ function openSession(tools: readonly Tool[]): ToolSession {
     extra: {},
   };
   const states = new ToolStates({
-    context: { task: {}, trajectory },
+    context: { task: {}, trajectory, image: temporaryImages().put },
     signal: controller.signal,
     clock,
     timeoutMs: DEFAULT_LIMITS.toolTimeoutMs,

@@ -29,6 +29,7 @@ function run(
       state: await one.open(undefined as never),
       task: {},
       trajectory: undefined as never,
+      image: undefined as never,
       signal: new AbortController().signal,
     }),
   });

@@ -5,9 +5,11 @@ import { type Interaction, type InteractionKwargs, openUser } from './interactio
 import type { Stop } from './stops.ts';
 import type { Tool } from './tool.ts';
 
+type Prompt = string | readonly Message[];
+
 export interface ToolLoopOptions<T> {
   /** The user's first words, or the whole dialogue so far; of the task, or the same for all. */
-  readonly prompt: string | readonly Message[] | ((task: T) => string | readonly Message[]);
+  readonly prompt: Prompt | ((task: T, context: Pick<AgentContext<T>, 'image'>) => Prompt | Promise<Prompt>);
   readonly system?: string;
   readonly tools?: readonly Tool[];
   /** Names of the tools that a task offers; all of them if this is left out, or for a task without such a list. */
@@ -34,7 +36,7 @@ export function toolLoop<T = Task>({
 }: ToolLoopOptions<T>): Agent<T> {
   return agent<T>(
     async (context) => {
-      const chat = openChat(context, { ...rest, tools });
+      const chat = await openChat(context, { ...rest, tools });
       const replies: ChatReply[] = [];
       const isStopped = async (runs?: readonly ToolRun[]) => {
         for (const stop of stopWhen) {
@@ -102,14 +104,15 @@ export function singleTurn<T = Task>({
 }: Pick<ToolLoopOptions<T>, 'prompt' | 'system' | 'name'>): Agent<T> {
   return agent<T>(
     async (context) => {
-      await openChat(context, rest).sample();
+      const chat = await openChat(context, rest);
+      await chat.sample();
     },
     { name },
   );
 }
 
-function openChat<T>(
-  { task, model }: AgentContext<T>,
+async function openChat<T>(
+  { task, model, image }: AgentContext<T>,
   {
     prompt,
     system,
@@ -117,7 +120,7 @@ function openChat<T>(
     toolsOf,
   }: Pick<ToolLoopOptions<T>, 'prompt' | 'system' | 'tools' | 'toolsOf'>,
 ) {
-  const first = typeof prompt === 'function' ? prompt(task) : prompt;
+  const first = typeof prompt === 'function' ? await prompt(task, { image }) : prompt;
   const offered = toolsOf?.(task);
   return model.chat({
     ...(system === undefined ? {} : { system }),

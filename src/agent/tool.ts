@@ -1,4 +1,5 @@
 import { ConfigError } from '../errors.ts';
+import type { ImageBlobs } from '../lib/image-blobs.ts';
 import type { ImageRef, Message, Task, ToolSchema, Turn } from '../types.ts';
 import { type CompiledSchema, compileSchema, type InputOf, type InputSchema } from './input-schema.ts';
 
@@ -19,6 +20,8 @@ export interface ToolContext<State = undefined> {
   readonly state: State;
   readonly task: Task;
   readonly trajectory: TrajectorySoFar;
+  /** Keeps an image with the run, for `images` of a result. */
+  readonly image: ImageBlobs['put'];
   /** Aborts at the tool's time limit, and when the trajectory ends. */
   readonly signal: AbortSignal;
 }

@@ -5,9 +5,10 @@
 import { setMaxListeners } from 'node:events';
 import type { Chat, ChatHost, ChatOptions, ChatRecord, ChatReply, SampleOptions } from '../chat/chat.ts';
 import type { ChatFormat } from '../chat/format.ts';
-import { EngineError, ToolError } from '../errors.ts';
+import { ConfigError, EngineError, ToolError } from '../errors.ts';
 import type { GenerateResult, InferenceServer } from '../inference/server.ts';
 import type { Clock } from '../lib/clock.ts';
+import type { ImageBlobs } from '../lib/image-blobs.ts';
 import { hashSeed } from '../lib/random.ts';
 import type { End, Message, Span, ToolCall, ToolRun, Trajectory } from '../types.ts';
 import type { Agent } from './agent.ts';
@@ -36,6 +37,8 @@ export interface TrajectorySetup<T> {
   readonly renderPrompt: ChatHost['renderPrompt'];
   readonly createChat: (options: ChatOptions, host: ChatHost) => Chat & { record(): ChatRecord };
   readonly clock: Clock;
+  /** Where images are kept. */
+  readonly images?: ImageBlobs | undefined;
   /** Cancels the trajectory; the reason says why. */
   readonly signal: AbortSignal;
   /** When the trajectory was ready to start. */
@@ -75,7 +78,11 @@ class Life<T> {
   constructor(setup: TrajectorySetup<T>) {
     this.#setup = setup;
     this.#states = new ToolStates({
-      context: { task: setup.task as Record<string, unknown>, trajectory: this.#soFar() },
+      context: {
+        task: setup.task as Record<string, unknown>,
+        trajectory: this.#soFar(),
+        image: this.#keepImage,
+      },
       signal: this.#controller.signal,
       clock: setup.clock,
       timeoutMs: setup.limits.toolTimeoutMs,
@@ -124,6 +131,7 @@ class Life<T> {
           limits,
           signal,
           extra: this.#extra,
+          image: this.#keepImage,
           reward: (value) => this.#rewardItself(value),
           timed: (span, work) => this.#timed(span, work),
           trajectory: () => this.#trajectory({ kind: 'completed' }),
@@ -146,6 +154,13 @@ class Life<T> {
       this.#spans.push({ ...span, start, end: clock.now() });
     }
   }
+
+  readonly #keepImage: ImageBlobs['put'] = async (source) => {
+    const { images } = this.#setup;
+    if (!images)
+      throw new ConfigError('this rollout keeps no images; give it `images`, such as imageBlobs(folder)');
+    return images.put(source);
+  };
 
   #rewardItself(value: number): void {
     if (!Number.isFinite(value)) {

@@ -96,7 +96,7 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
   if (Object.keys(sets).length === 0)
     throw new ConfigError('the run file has no `validation` tasks to evaluate on');
   const checkpoint = await readLatestCheckpoint(model);
-  const { server, format, limits } = await openPolicy(checkpoint?.path ?? model, {
+  const { server, format, images, limits } = await openPolicy(checkpoint?.path ?? model, {
     ...options,
     ...(flags.url ? { backend: servers({ urls: flags.url, engine: flags.engine }) } : {}),
   });
@@ -116,6 +116,7 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
         rewards: options.rewards,
         server,
         format,
+        images,
         limits,
         sampling: { ...options.sampling, temperature: flags.temperature },
         concurrency: options.concurrency,

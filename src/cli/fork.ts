@@ -6,6 +6,7 @@ import pc from 'picocolors';
 import type { Tool } from '../agent/tool.ts';
 import { toolLoop } from '../agent/tool-loop.ts';
 import { ConfigError } from '../errors.ts';
+import { imageBlobs } from '../lib/image-blobs.ts';
 import { resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import type { Group, Message } from '../types.ts';
@@ -99,7 +100,9 @@ export async function forkTrajectory(
   const messages = edited(dialogueBefore(original, request.turn), request.edits);
   const options = resolveOptions(await loadRunFile(config ?? (await recordedRunFile(run))));
   const model = checkpoint === undefined ? await modelOf(run) : await checkpointAt(run, checkpoint);
-  const { directory: folder, server, format, limits } = await openPolicy(model, options);
+  // The dialogue may show images of the run; those of the fork are kept with them.
+  const images = imageBlobs(runPaths(run).blobs);
+  const { directory: folder, server, format, limits } = await openPolicy(model, options, images);
   try {
     const groups = await rollout({
       name: 'fork',
@@ -110,6 +113,7 @@ export async function forkTrajectory(
       rewards: options.rewards,
       server,
       format,
+      images,
       limits,
       sampling: options.sampling,
       seed: options.seed,

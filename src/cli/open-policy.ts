@@ -1,5 +1,6 @@
 import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
+import { temporaryImages } from '../lib/image-blobs.ts';
 import { limitsWithin, type ResolvedOptions } from '../options.ts';
 import { openChatFormat } from '../run.ts';
 
@@ -16,13 +17,14 @@ export async function openPolicy<T>(
     limits,
     backend = embedded(),
   }: Pick<ResolvedOptions<T>, 'trustPrompt' | 'chat' | 'agent' | 'limits' | 'backend'>,
+  images = temporaryImages(),
 ) {
   const tools = agent.tools.length > 0;
   const { directory, format } = await openChatFormat(model, { trustPrompt, chat, tools });
-  const server = gateway(await backend.openServers(directory));
+  const server = gateway(await backend.openServers(directory, { readImage: images.read }));
   try {
     const { contextTokens } = await server.info();
-    return { directory, format, server, limits: limitsWithin(limits, contextTokens) };
+    return { directory, format, server, images, limits: limitsWithin(limits, contextTokens) };
   } catch (error) {
     await server.close();
     throw error;

@@ -29,7 +29,7 @@ export function registerPreview(program: Command): void {
 
 async function preview(config: string, { task, attempts }: PreviewFlags): Promise<void> {
   const options = resolveOptions(await loadRunFile(config));
-  const { server, format, limits } = await openPolicy(options.model, options);
+  const { server, format, images, limits } = await openPolicy(options.model, options);
   try {
     const [group] = await rollout({
       tasks: [{ index: options.tasks.indexAt(task), task: await options.tasks.at(task) }],
@@ -39,6 +39,7 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
       rewards: options.rewards,
       server,
       format,
+      images,
       limits,
       sampling: options.sampling,
       seed: options.seed,

@@ -3,7 +3,7 @@ import type { Task, ToolCall } from '../types.ts';
 import type { Row } from './source.ts';
 
 /** An image as a row gives it: its bytes, or where they lie. */
-export type ImageSource = { readonly bytes: Uint8Array } | { readonly path: string };
+type ImageSource = { readonly bytes: Uint8Array } | { readonly path: string };
 
 export type TaskPart =
   | { readonly type: 'text'; readonly text: string }

@@ -56,14 +56,15 @@ export function servers(options: ServersOptions): Backend {
     name: engine,
     sendsFirst: true,
     gateway: { whileUpdating: 'wait', log, ...options.gateway },
-    openServers: async (model) => {
+    openServers: async (model, files = undefined) => {
+      const given = { ...options, http: { ...files, ...options.http } };
       const { tokenizer } = await loadModelFiles(model);
       const ids = tokenizer.encode(CHECK_TEXT);
       const expected = { text: CHECK_TEXT, ids, vocabulary: tokenizer.vocabularySize };
       const launched = launch ? await start(launch, model, options) : [];
       const opened = launch
-        ? launched.map((server) => closingBoth(openAdapter(server.url, options), server))
-        : urls.map((url) => openAdapter(url, options));
+        ? launched.map((server) => closingBoth(openAdapter(server.url, given), server))
+        : urls.map((url) => openAdapter(url, given));
       try {
         await Promise.all(
           opened.map(async (server) => {

@@ -97,7 +97,8 @@ export async function writeTrajectories(
   let sliceOffset = HEADER_BYTES;
   for (const { trajectory, rewards, reward } of groups.flatMap((group) => group.attempts)) {
     const { segments, ...described } = trajectory;
-    const stored: StoredTrajectory = { ...described, rewards, reward: reward ?? null };
+    const task = withoutBytes(trajectory.task) as Task;
+    const stored: StoredTrajectory = { ...described, task, rewards, reward: reward ?? null };
     const line = Buffer.from(`${JSON.stringify({ format: RUN_FORMAT, ...stored })}\n`);
     const places = segments.map((segment, position) => {
       const slice = packSegment(segment, notes(trajectory.id, position));
@@ -227,6 +228,25 @@ async function readSlice(path: string, offset: number, length: number): Promise<
   } finally {
     await file.close();
   }
+}
+
+const plain = new WeakMap<object, unknown>();
+
+/** A task as text: bytes, of images mostly, are told by their number. The same object where there are none. */
+function withoutBytes(value: unknown): unknown {
+  if (value instanceof Uint8Array) return { bytes: value.length };
+  if (typeof value !== 'object' || value === null) return value;
+  if (plain.has(value)) return plain.get(value);
+  const parts = Object.entries(value);
+  const told = parts.map(([name, part]) => [name, withoutBytes(part)] as const);
+  const isSame = parts.every(([, part], at) => part === told[at]![1]);
+  const made = isSame
+    ? value
+    : Array.isArray(value)
+      ? told.map(([, part]) => part)
+      : Object.fromEntries(told);
+  plain.set(value, made);
+  return made;
 }
 
 function count(flags: Uint8Array): number {

@@ -568,10 +568,10 @@ describe('verl 1.C', () => {
     const corner = await pixelsOf(second!);
     expect(corner).toEqual(Array.from({ length: 28 * 28 }, () => '255,255,0'));
     await expect(
-      toolsFromConfig([{ class_name: 'verl.tools.image_zoom_in_tool.ImageZoomInTool' }], {
-        directory: '.',
-        source: 'x',
-      }),
-    ).rejects.toThrow(/needs config.blobs/);
+      toolsFromConfig(
+        [{ class_name: 'verl.tools.image_zoom_in_tool.ImageZoomInTool', config: { blobs: 7 } }],
+        { directory: '.', source: 'x' },
+      ),
+    ).rejects.toThrow('config.blobs is 7; use the path of a folder');
   });
 });

@@ -83,7 +83,10 @@ function ContentView({ run, content }: { readonly run: string; readonly content:
       <img
         key={at}
         src={api.blob(run, part.image.blob)}
-        alt={`${part.image.width} by ${part.image.height}`}
+        className="picture"
+        alt={`Image, ${part.image.width} by ${part.image.height}, ${part.image.tokens} tokens`}
+        width={part.image.width}
+        height={part.image.height}
       />
     ),
   );

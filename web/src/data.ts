@@ -140,6 +140,9 @@ export const api = {
   trajectory: (run: string, step: number, position: number) =>
     `api/runs/${run}/steps/${step}/trajectories/${position}`,
   task: (run: string, task: number) => `api/runs/${run}/tasks/${task}`,
-  blob: (run: string, hash: string) => `api/runs/${run}/blobs/${hash}`,
+  blob: (run: string, hash: string) => {
+    const path = `api/runs/${run}/blobs/${hash}`;
+    return (window.rollcallReport?.[path] as string | undefined) ?? path; // a report has the image itself
+  },
   fork: (run: string) => `api/runs/${run}/fork`,
 };

@@ -1,15 +1,13 @@
 /**
  * A tool that answers with an image: verl's `ImageZoomInTool`, as DeepEyes uses it. The row brings the image
  * (`tools_kwargs.NAME.create_kwargs.image`: a file, a data URL, or bytes), a call names a box in its pixels, and the
- * model is shown what lies in it. Crops are stored by their hash in the folder `config.blobs`.
+ * model is shown what lies in it. Crops are kept with the run's images, or in the folder `config.blobs`.
  */
-import { createHash } from 'node:crypto';
-import { access, mkdir } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import type { Image } from '@napi-rs/canvas';
 import { ConfigError } from '../../errors.ts';
-import { writeFileAtomically } from '../../lib/files.ts';
-import type { ImageRef, ToolSchema } from '../../types.ts';
+import { imageBlobs } from '../../lib/image-blobs.ts';
+import type { ToolSchema } from '../../types.ts';
 import { type ClassTool, classTool, type ResultLimits } from '../class-tool.ts';
 import type { Tool } from '../tool.ts';
 
@@ -45,27 +43,34 @@ export function imageZoomTool(
   schema: ToolSchema = ZOOM_SCHEMA,
   limits: ResultLimits = {},
 ): Tool {
-  const { blobs, pixels_per_token: pixels = LEAST_SIDE } = config;
-  if (typeof blobs !== 'string') {
+  const { blobs, pixels_per_token: pixels } = config;
+  if (blobs !== undefined && typeof blobs !== 'string') {
     throw new ConfigError(
-      "ImageZoomInTool needs config.blobs: the folder for its crops, such as the run's blobs/",
+      `ImageZoomInTool: config.blobs is ${JSON.stringify(blobs)}; use the path of a folder`,
     );
   }
-  if (typeof pixels !== 'number' || !(pixels >= 1)) {
+  if (pixels !== undefined && !(typeof pixels === 'number' && pixels >= 1)) {
     throw new ConfigError(
       `ImageZoomInTool: config.pixels_per_token is ${pixels}; use the side of a token in pixels`,
     );
   }
+  if (pixels !== undefined && blobs === undefined) {
+    throw new ConfigError('ImageZoomInTool: config.pixels_per_token is for config.blobs, which is not given');
+  }
+  const kept =
+    blobs === undefined
+      ? undefined
+      : imageBlobs(resolve(blobs), pixels === undefined ? {} : { pixelsPerToken: pixels });
   const images = new Map<string, Image>();
   const zoom: ClassTool = {
     create: async (id, { image }) => {
       images.set(id, await openImage(image));
     },
-    execute: async (id, { bbox_2d: given, label }) => {
+    execute: async (id, { bbox_2d: given, label }, _, { image: keep }) => {
       const image = images.get(id)!;
       const box = boxWithin(given as number[], image);
       if (typeof box === 'string') return [`Error: ${box}`, PENALTY, { success: 0 }];
-      const shown = await store(await crop(image, box), box, { blobs: resolve(blobs), pixels });
+      const shown = await (kept?.put ?? keep)(await crop(image, box));
       const what = typeof label === 'string' && label !== '' ? ` with label ${label}` : '';
       const content = `Zoomed in on the image to the region [${box.join(', ')}]${what}.`;
       return [{ content, images: [shown] }, 0, { success: 1 }];
@@ -116,26 +121,6 @@ async function crop(image: Image, [left, top, right, bottom]: Box): Promise<Uint
   const canvas = createCanvas(width, height);
   canvas.getContext('2d').drawImage(image, left, top, width, height, 0, 0, width, height);
   return canvas.encode('png');
-}
-
-async function store(
-  png: Uint8Array,
-  [left, top, right, bottom]: Box,
-  { blobs, pixels }: { readonly blobs: string; readonly pixels: number },
-): Promise<ImageRef> {
-  const blob = createHash('sha256').update(png).digest('hex');
-  const file = join(blobs, blob);
-  const isKnown = await access(file).then(
-    () => true,
-    () => false,
-  );
-  if (!isKnown) {
-    await mkdir(blobs, { recursive: true });
-    await writeFileAtomically(file, png);
-  }
-  const [width, height] = [right - left, bottom - top];
-  const tokens = (side: number) => Math.max(1, Math.round(side / pixels));
-  return { blob, mime: 'image/png', width, height, tokens: tokens(width) * tokens(height) };
 }
 
 /** As rows hold images: a path or data URL, bytes, or parquet's `{ bytes, path }`. */

@@ -3,7 +3,9 @@
  * not put in is not there; the page says so.
  */
 import { ConfigError } from '../../errors.ts';
-import type { IndexEntry } from '../trajectory-store.ts';
+import type { ImageRef } from '../../types.ts';
+import type { IndexEntry, StoredTrajectory } from '../trajectory-store.ts';
+import type { TrajectoryView } from './api.ts';
 import { loadPage, type Page } from './page.ts';
 import { openRuns, type WatchedRun } from './runs.ts';
 import { createApp } from './server.ts';
@@ -34,6 +36,13 @@ export async function createReport(options: ReportOptions): Promise<string> {
     const response = await app.request(path, { headers: { host: 'localhost' } });
     answers[path] = await response.json();
   };
+  /** In the page itself, as the browser takes it; one that is gone is left out, as in the dashboard. */
+  const putImage = async (path: string) => {
+    const response = await app.request(path, { headers: { host: 'localhost' } });
+    if (!response.ok) return;
+    const bytes = Buffer.from(await response.arrayBuffer()).toString('base64');
+    answers[path] = `data:${response.headers.get('content-type')};base64,${bytes}`;
+  };
   await put('api/runs');
   for (const run of watched) {
     await put(`api/runs/${run.id}/metrics`);
@@ -44,12 +53,19 @@ export async function createReport(options: ReportOptions): Promise<string> {
       for (const part of ['', '/timeline', '/failures']) await put(`${place}${part}`);
       for (const position of chosenTrajectories(index.trajectories, options.trajectories)) {
         await put(`${place}/trajectories/${position}`);
+        const { trajectory } = answers[`${place}/trajectories/${position}`] as TrajectoryView;
+        for (const image of imagesIn(trajectory)) await putImage(`api/runs/${run.id}/blobs/${image.blob}`);
         await put(`api/runs/${run.id}/tasks/${index.trajectories[position]!.taskIndex}`);
       }
     }
   }
   return inOneFile(page, answers);
 }
+
+const imagesIn = ({ messages }: StoredTrajectory): ImageRef[] =>
+  messages.flatMap(({ content }) =>
+    typeof content === 'string' ? [] : content.flatMap((part) => (part.type === 'image' ? part.image : [])),
+  );
 
 async function chosenSteps(
   run: WatchedRun,

@@ -107,6 +107,11 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
   };
   const runOf = (context: Context) =>
     watched.find((run) => run.id === context.req.param('run')) ?? missing('run');
+  /** Images of forks and evaluations lie with their run. */
+  const ownerOf = (run: WatchedRun): WatchedRun => {
+    const parent = watched.find(({ id }) => id === run.parent);
+    return parent ? ownerOf(parent) : run;
+  };
   const stepOf = async (context: Context) => {
     const run = runOf(context);
     const index = await run.index(wholeNumber(context.req.param('step')));
@@ -156,7 +161,7 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
     return context.json(await trajectoryView(run.directory, index, position, () => tokenizer(run.directory)));
   });
   app.get('/api/runs/:run/blobs/:hash', async (context) => {
-    const image = await readBlob(runOf(context).directory, context.req.param('hash'));
+    const image = await readBlob(ownerOf(runOf(context)).directory, context.req.param('hash'));
     return context.body(image.bytes, 200, { 'Content-Type': image.type });
   });
   app.post('/api/runs/:run/fork', async (context) => {

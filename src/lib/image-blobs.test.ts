@@ -1,0 +1,81 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, readdir, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { describeImage, imageBlobs } from './image-blobs.ts';
+
+const canvas = await import('@napi-rs/canvas').catch(() => undefined);
+const drawing = canvas ? test : test.skip;
+const why = canvas ? '' : ' (skipped: the optional package @napi-rs/canvas is not installed)';
+
+/** Made by another program, Skia, in the size asked for. */
+async function drawn(
+  mime: 'image/png' | 'image/jpeg' | 'image/webp' | 'image/gif',
+  width: number,
+  height: number,
+) {
+  const picture = canvas!.createCanvas(width, height);
+  picture.getContext('2d').fillRect(0, 0, width / 2, height);
+  const format = mime.slice('image/'.length) as 'png';
+  return new Uint8Array(await picture.encode(format));
+}
+
+drawing(`the size of an image is that which another program drew${why}`, async () => {
+  const side = fc.integer({ min: 1, max: 700 });
+  const mimes = fc.constantFrom('image/png', 'image/jpeg', 'image/webp', 'image/gif');
+  await fc.assert(
+    fc.asyncProperty(mimes, side, side, async (mime, width, height) => {
+      expect(describeImage(await drawn(mime, width, height))).toEqual({ mime, width, height });
+    }),
+    { numRuns: 40 },
+  );
+  // Lossless and extended WebP, by the container's description: sizes are stored less one.
+  const header = (kind: string, rest: readonly number[]) =>
+    Uint8Array.from([...Buffer.from(`RIFF\0\0\0\0WEBP${kind}\0\0\0\0`, 'latin1'), ...rest]);
+  const lossless = 299 | (199 << 14);
+  expect(
+    describeImage(header('VP8L', [0x2f, ...new Uint8Array(Uint32Array.of(lossless).buffer)])),
+  ).toMatchObject({ width: 300, height: 200 });
+  expect(describeImage(header('VP8X', [0, 0, 0, 0, 43, 1, 0, 199, 0, 0]))).toMatchObject({
+    width: 300,
+    height: 200,
+  });
+});
+
+drawing(`what is cut or is no image is described as nothing, and never throws${why}`, async () => {
+  const whole = await drawn('image/jpeg', 30, 20);
+  fc.assert(
+    fc.property(fc.nat(whole.length - 1), (length) => {
+      const found = describeImage(whole.subarray(0, length));
+      expect(found === undefined || found.width === 30).toBe(true);
+    }),
+  );
+  fc.assert(fc.property(fc.uint8Array(), (bytes) => void describeImage(bytes)));
+});
+
+drawing(`an image is kept once, under the hash of its bytes, however it is given${why}`, async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rollcall-blobs-'));
+  const blobs = imageBlobs(join(folder, 'blobs'));
+  const bytes = await drawn('image/png', 56, 84);
+  const file = join(folder, 'picture.png');
+  await writeFile(file, bytes);
+  const url = `data:image/png;base64,${Buffer.from(bytes).toString('base64')}`;
+  const given = [bytes, { bytes }, { path: file }, { path: url }];
+  const refs = await Promise.all(given.map((source) => blobs.put(source)));
+  const blob = createHash('sha256').update(bytes).digest('hex');
+  for (const ref of refs) expect(ref).toEqual({ blob, mime: 'image/png', width: 56, height: 84, tokens: 6 });
+  expect(await readdir(join(folder, 'blobs'))).toEqual([blob]);
+  expect(Buffer.from(await blobs.read(refs[0]!)).equals(Buffer.from(bytes))).toBe(true);
+});
+
+test('what is no image is refused with its first bytes; a file that is not there by its name', async () => {
+  const blobs = imageBlobs(await mkdtemp(join(tmpdir(), 'rollcall-blobs-')));
+  await expect(blobs.put(Buffer.from('<svg></svg>'))).rejects.toThrow(
+    'what was given is no image that is known: it begins with "<svg></s"; use PNG, JPEG, GIF or WebP',
+  );
+  await expect(blobs.put({ path: '/nowhere/a.png' })).rejects.toThrow(
+    /the image \/nowhere\/a\.png cannot be read/,
+  );
+});

@@ -1,0 +1,88 @@
+import { deflateSync } from 'node:zlib';
+import crc32 from 'crc-32';
+import { arrayDataset, type Backend, embedded, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
+import { byteModel, scriptedEngine } from 'rollcall/testing';
+
+type Picture = { name: string; picture: Uint8Array };
+
+/** A PNG of one colour, chunk by chunk as its specification says. */
+export function png(width: number, height: number, [red, green, blue]: readonly [number, number, number]) {
+  const chunk = (kind: string, data: Buffer) => {
+    const body = Buffer.concat([Buffer.from(kind, 'latin1'), data]);
+    const frame = Buffer.alloc(8);
+    frame.writeUInt32BE(data.length, 0);
+    frame.writeInt32BE(crc32.buf(body), 4);
+    return Buffer.concat([frame.subarray(0, 4), body, frame.subarray(4)]);
+  };
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(width, 0);
+  header.writeUInt32BE(height, 4);
+  header.set([8, 2], 8); // eight bits, red green blue
+  const row = [0, ...Array.from({ length: width }, () => [red, green, blue]).flat()];
+  const pixels = deflateSync(Uint8Array.from(Array.from({ length: height }, () => row).flat()));
+  const parts = [chunk('IHDR', header), chunk('IDAT', pixels), chunk('IEND', Buffer.alloc(0))];
+  return new Uint8Array(Buffer.concat([Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'), ...parts]));
+}
+
+export const SHOWN = png(60, 30, [200, 30, 30]);
+export const ZOOMED = png(30, 30, [30, 30, 200]);
+
+const zoom = tool({
+  name: 'zoom',
+  description: 'Shows a part of the picture.',
+  input: { type: 'object', properties: {} },
+  run: async (_, { image }) => ({ content: 'Its corner.', images: [await image(ZOOMED)] }),
+});
+
+const trained = embedded({ threads: 1 });
+const { tokenizer } = byteModel();
+export const engine = scriptedEngine({
+  tokenizer,
+  vocabulary: tokenizer.vocabularySize,
+  reply: ({ turn }) => (turn === 0 ? '<tool_call>{"name": "zoom", "arguments": {}}</tool_call>' : 'Blue.'),
+});
+
+/** The embedded trainer reads no images: it is given the tokens alone. */
+const backend: Backend = {
+  name: 'scripted',
+  openServers: async () => [engine],
+  openTrainer: async (role, model) => {
+    const trainer = await trained.openTrainer(role, model);
+    type Rows = Parameters<typeof trainer.forward>[0];
+    const textOf = (rows: Rows) => rows.map(({ images: _, ...row }) => row);
+    return new Proxy(trainer, {
+      get: (target, name) => {
+        const value = Reflect.get(target, name) as unknown;
+        if (typeof value !== 'function') return value;
+        const takesRows = name === 'forward' || name === 'score';
+        return (...given: unknown[]) =>
+          Reflect.apply(value, target, takesRows ? [textOf(given[0] as Rows), ...given.slice(1)] : given);
+      },
+    });
+  },
+};
+
+/** One step of a run whose tasks and whose tool show pictures. */
+export const options = (model: string, runDir: string): TrainOptions<Picture> => ({
+  model,
+  runDir,
+  tasks: arrayDataset([{ name: 'red', picture: SHOWN }]),
+  agent: toolLoop<Picture>({
+    prompt: async ({ picture }, { image }) => [
+      {
+        role: 'user',
+        content: [
+          { type: 'image', image: await image(picture) },
+          { type: 'text', text: 'Which colour has its corner?' },
+        ],
+      },
+    ],
+    tools: [zoom],
+  }),
+  rewards: [reward<Picture>('said', ({ trajectory }) => trajectory.attempt)],
+  backend,
+  steps: 1,
+  tasksPerStep: 1,
+  attemptsPerTask: 2,
+  limits: { tokensPerReply: 120, contextTokens: 1000, tokensPerTrajectory: 900 },
+});
