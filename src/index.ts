@@ -113,6 +113,7 @@ export {
   type ChatEndpointOptions,
   chatEndpoint,
 } from './lib/chat-endpoint.ts';
+export { type ImageBlobs, type ImageSource, imageBlobs } from './lib/image-blobs.ts';
 export { createRandom, hashSeed, type Random } from './lib/random.ts';
 export { type RequestLimiter, type RequestLimits, requestLimiter } from './lib/rate-limit.ts';
 export {
