@@ -319,7 +319,7 @@ export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
     Object.entries(given).filter(([name]) => !PART_NAMES.includes(name as never)),
   );
   const resolved = resolvePlain(plain);
-  checkMode(resolved.mode);
+  checkMode(resolved.mode, resolved.tasksPerStep);
   return { ...resolved, ...parts };
 }
 

@@ -86,16 +86,15 @@ export class Continuous<T> implements GroupSource<T> {
   #admit(): void {
     const { tasksPerStep, version, steps } = this.#parts;
     const { kind, staleness, extraTasks } = this.#mode;
-    // What no step is left to train is not rolled out.
-    const left = (steps - version()) * tasksPerStep - this.#pool.size;
-    const room =
+    const held = this.#pool.size;
+    const room = [
+      (staleness + 1) * tasksPerStep - held,
+      (steps - version()) * tasksPerStep - held, // what no step is left to train is not rolled out
       kind === 'partial'
-        ? tasksPerStep + extraTasks - this.#pool.size
-        : Math.min(
-            (staleness + version() + 1) * tasksPerStep - this.#pool.admitted,
-            (staleness + 1) * tasksPerStep - this.#pool.size,
-          );
-    this.#pool.admit(Math.min(room, left), version() + 1);
+        ? tasksPerStep + extraTasks - held
+        : (staleness + version() + 1) * tasksPerStep - this.#pool.admitted,
+    ];
+    this.#pool.admit(Math.min(...room), version() + 1);
   }
 
   /** A group without spread is left out as soon as it ends, and another admitted. */

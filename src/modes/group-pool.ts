@@ -23,7 +23,6 @@ export class GroupPool<T> {
   #admitted = 0;
   #leftOut = 0;
   #evicted: Evicted = NONE;
-  #closed = false;
   #error: { readonly cause: unknown } | undefined;
   #wake: (() => void)[] = [];
   readonly #onFinished: (ticket: FinishedTicket<T>) => void;
@@ -72,7 +71,7 @@ export class GroupPool<T> {
 
   /** Starts groups of the next tasks; those that wait to begin again go first. */
   admit(count: number, step: number, attempts = this.#parts.attemptsPerTask): void {
-    if (count <= 0) return;
+    if (count <= 0 || this.#error) return; // a run that must stop starts nothing more
     const again = this.#waiting.splice(0, count);
     this.admitPlaces([...again, ...this.#parts.nextPlaces(count - again.length)], step, attempts);
   }
@@ -157,7 +156,7 @@ export class GroupPool<T> {
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#error ??= { cause: new Error('the groups of this run were closed') };
     this.cancelAll('the run has ended');
     await Promise.allSettled(this.#cancelled);
   }
@@ -197,7 +196,6 @@ export class GroupPool<T> {
         for (const resolve of waiting) resolve();
       });
     this.#running.set(ticket.order, { ticket, controller, ended });
-    if (this.#closed) this.cancelAll('the run has ended');
   }
 
   async #rollOut(ticket: Ticket, signal: AbortSignal): Promise<Group<T>> {

@@ -99,8 +99,8 @@ export const isOffPolicy = ({ kind }: Mode): boolean =>
 export const takesFirst = ({ kind }: Mode): boolean => kind !== 'synchronous' && kind !== 'one-step-off';
 
 /** Refuses what says nothing, or nothing sensible. */
-export function checkMode(mode: Mode): void {
-  const { kind, extraTasks, extraAttempts } = mode;
+export function checkMode(mode: Mode, tasksPerStep: number): void {
+  const { kind, staleness, extraTasks, extraAttempts } = mode;
   for (const name of ['staleness', 'extraTasks', 'extraAttempts'] as const) {
     if (mode[name] !== MODE_DEFAULTS[name] && !READ[kind].includes(name)) {
       const readers = MODE_KINDS.filter((one) => READ[one].includes(name));
@@ -117,6 +117,11 @@ export function checkMode(mode: Mode): void {
   if ((kind === 'partial' || kind === 'tail-rounds') && extraTasks === 0) {
     throw new ConfigError(
       `mode is ${kind}, but mode.extraTasks is 0; give the groups to start beyond tasksPerStep, such as half of it`,
+    );
+  }
+  if (kind === 'partial' && extraTasks > staleness * tasksPerStep) {
+    throw new ConfigError(
+      `mode.extraTasks is ${extraTasks}, but with mode.staleness ${staleness} and tasksPerStep ${tasksPerStep} only ${staleness * tasksPerStep} could be trained in time; use fewer, or more staleness`,
     );
   }
 }
