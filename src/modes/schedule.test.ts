@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { virtualClock } from '../../testing/index.ts';
+import { EngineError } from '../errors.ts';
 import { sleep } from '../lib/clock.ts';
 import { createRandom, hashSeed } from '../lib/random.ts';
-import type { Group, Scored, Task } from '../types.ts';
+import type { Group, Metrics, Scored, Task } from '../types.ts';
 import {
   asynchronous,
   isOffPolicy,
@@ -301,7 +302,7 @@ describe('in every mode', () => {
         if (setting.maxRefills === 0) expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
         if (setting.mode.kind === 'asynchronous') expect(mostAdmittedBeyondBound).toBeLessThanOrEqual(0);
       }),
-      { numRuns: 300 },
+      { numRuns: 120 },
     );
   }, 60_000);
 
@@ -312,7 +313,7 @@ describe('in every mode', () => {
         const { trained } = await play(setting, moments);
         if (setting.maxRefills === 0) expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
       }),
-      { numRuns: 300 },
+      { numRuns: 120 },
     );
   }, 60_000);
 
@@ -321,7 +322,159 @@ describe('in every mode', () => {
       fc.asyncProperty(settings, fc.integer({ min: 1, max: 4 }), async (setting, tasks) => {
         await play({ ...setting, tasks, evictedShare: 0 });
       }),
-      { numRuns: 100 },
+      { numRuns: 40 },
     );
   }, 60_000);
+});
+
+/** Groups of one attempt that take the given milliseconds, by place; training takes 100. Says what each step trained on. */
+async function timeline(mode: Mode, tasksPerStep: number, milliseconds: readonly number[], steps: number) {
+  const clock = virtualClock();
+  let version = 0;
+  let next = 0;
+  const pausedAt: number[] = [];
+  const source = schedule<Task>(mode, {
+    tasksPerStep,
+    attemptsPerTask: 1,
+    steps,
+    version: () => version,
+    nextPlaces: (count) => Array.from({ length: count }, () => next++),
+    taskAt: async (index) => ({ index, task: {} }),
+    rollOut: async ({ index, task, signal }) => {
+      await sleep(clock, milliseconds[index] ?? 100, signal).catch(() => {});
+      return { taskIndex: index, task, attempts: [] };
+    },
+    pause: async () => {
+      pausedAt.push(clock.now());
+    },
+  });
+  const trained: { at: number; places: number[]; metrics: Metrics }[] = [];
+  for (let step = 1; step <= steps; step++) {
+    const { groups, metrics } = await source.take(step);
+    trained.push({ at: clock.now(), places: groups.map(({ taskIndex }) => taskIndex), metrics });
+    await sleep(clock, 100);
+    await source.settle();
+    version++;
+    await source.renew();
+  }
+  const state = source.state();
+  await source.close();
+  return { trained: trained.map(({ at, places }) => [at, places]), steps: trained, state, pausedAt };
+}
+
+describe('by hand', () => {
+  const slow = [100, 1000, 200, 300, 100, 100];
+
+  test('synchronous steps wait for their slowest group', async () => {
+    const { trained } = await timeline(synchronous(), 2, slow, 3);
+    expect(trained).toEqual([
+      [1000, [0, 1]],
+      [1400, [2, 3]],
+      [1600, [4, 5]],
+    ]);
+  });
+
+  test('one step off rolls out while it trains', async () => {
+    const { trained } = await timeline(oneStepOff(), 2, slow, 3);
+    expect(trained).toEqual([
+      [1000, [0, 1]],
+      [1300, [2, 3]], // began at 1000
+      [1400, [4, 5]], // began at 1300
+    ]);
+  });
+
+  test('asynchronous steps take what is done, and wait for a slow group only when it would be too late', async () => {
+    const { trained, steps } = await timeline(asynchronous({ staleness: 1 }), 2, slow, 3);
+    expect(trained).toEqual([
+      [200, [0, 2]], // 0 to 3 began at 0; 4 and 5 begin with version 1, at 300
+      [1000, [1, 3]], // both due at version 1
+      [1100, [4, 5]],
+    ]);
+    expect(steps.map(({ metrics }) => metrics['rollout/staleness/max'])).toEqual([0, 1, 1]);
+    expect(steps.map(({ metrics }) => metrics['rollout/groups_in_flight'])).toEqual([2, 0, 0]);
+  });
+
+  test('partial steps take what is done and pause the servers; a slow group goes on', async () => {
+    const { trained, pausedAt } = await timeline(partial({ extraTasks: 1, staleness: 2 }), 2, slow, 3);
+    expect(trained).toEqual([
+      [200, [0, 2]], // 1 goes on; 3 and 4 begin at 300
+      [600, [3, 4]],
+      [1000, [1, 5]], // 1 is due at version 2
+    ]);
+    expect(pausedAt).toEqual([200, 600, 1000]);
+  });
+
+  test('over-sampled tasks that lose come first in the next step', async () => {
+    const { trained, state, steps } = await timeline(overSample({ tasks: 1 }), 2, slow, 3);
+    expect(trained).toEqual([
+      [200, [0, 2]],
+      [600, [3, 4]], // 1 began again at 300, and lost again
+      [800, [5, 6]],
+    ]);
+    expect(steps.map(({ metrics }) => metrics['rollout/groups_cancelled'])).toEqual([1, 1, 1]);
+    expect(state.waiting).toEqual([1]);
+  });
+
+  test('in tail rounds those that lost have a step of their own, in which nobody is cut', async () => {
+    const { trained, steps } = await timeline(tailRounds({ extraTasks: 1 }), 2, slow, 4);
+    expect(trained).toEqual([
+      [200, [0, 2]], // 1 is put off
+      [400, [4, 5]], // 3 is put off
+      [1500, [1, 3]],
+      [1700, [6, 7]],
+    ]);
+    expect(steps.map(({ metrics }) => metrics['rollout/long_round'])).toEqual([0, 0, 1, 0]);
+  });
+});
+
+test('in synchronous mode the groups and their order do not depend on what ends first', async () => {
+  await fc.assert(
+    fc.asyncProperty(settings, fc.integer(), async (setting, other) => {
+      const told = async (durations: number) => {
+        const world = new World({ ...setting, mode: synchronous() });
+        const rollOut = world.rollOut.bind(world);
+        world.rollOut = async (request) => {
+          await sleep(world.clock, 1000 * createRandom(hashSeed(durations, request.index)).next());
+          return rollOut(request);
+        };
+        const source = schedule(synchronous(), world.parts());
+        const places: number[][] = [];
+        for (let step = 1; step <= setting.steps; step++) {
+          places.push((await source.take(step)).groups.map(({ taskIndex }) => taskIndex));
+          world.version++;
+        }
+        return places;
+      };
+      expect(await told(1)).toEqual(await told(other));
+    }),
+    { numRuns: 25 },
+  );
+});
+
+test.each([
+  synchronous(),
+  oneStepOff(),
+  asynchronous({ staleness: 1 }),
+  partial({ extraTasks: 1 }),
+  overSample({ tasks: 1 }),
+  tailRounds({ extraTasks: 1 }),
+])('what stops a rollout stops the run: $kind', async (mode) => {
+  let started = 0;
+  const source = schedule<Task>(mode, {
+    tasksPerStep: 2,
+    attemptsPerTask: 1,
+    steps: 3,
+    version: () => 0,
+    nextPlaces: (count) => Array.from({ length: count }, () => 0),
+    taskAt: async (index) => ({ index, task: {} }),
+    rollOut: async () => {
+      started++;
+      throw new EngineError('all servers are gone');
+    },
+  });
+  await expect(source.take(1)).rejects.toThrow(new EngineError('all servers are gone'));
+  const before = started;
+  await source.renew();
+  expect(started).toBe(before);
+  await source.close();
 });
