@@ -360,18 +360,19 @@ export class SimulatedEngine implements InferenceServer {
       const { names } = next.blocks;
       const { blockTokens } = this.#memory;
       const context = contextOf(next);
-      const usable = names.slice(0, Math.floor((context - 1) / blockTokens)); // one token is always computed
-      const cached = this.#hardware.prefixCache ? this.#memory.match(usable) : 0;
-      const own = context - cached * blockTokens;
-      const needed = own + this.#memory.idleTokens(names, cached);
+      // One token is always computed.
+      const usable = this.#hardware.prefixCache ? Math.floor((context - 1) / blockTokens) : 0;
+      const cached = this.#memory.match(names, usable);
+      const own = context - cached.length * blockTokens;
+      const needed = own + this.#memory.idleTokens(cached);
       const spare = this.#running.length + 1; // a token for each that runs
       if (needed + spare > this.#memory.available && this.#running.length > 0) return;
       this.#waiting.shift();
-      this.#memory.hold(names, cached);
+      this.#memory.hold(cached);
       this.#memory.take(own);
-      next.heldBlocks = cached;
+      next.held = cached;
       next.own = own;
-      next.computed = cached * blockTokens;
+      next.computed = cached.length * blockTokens;
       if (next.sampled === 0) next.cachedTokens = next.computed;
       this.#counts.cachedPromptTokens += next.computed;
       insertInLine(this.#running, next);
@@ -405,20 +406,21 @@ export class SimulatedEngine implements InferenceServer {
     nameBlocks(sequence);
     this.#keepBlocks(sequence, sequence.computed);
     this.#memory.give(sequence.own);
-    this.#memory.release(sequence.blocks.names, sequence.heldBlocks);
+    this.#memory.release(sequence.held);
     sequence.own = 0;
-    sequence.heldBlocks = 0;
+    sequence.held = [];
     sequence.computed = 0;
   }
 
   #keepBlocks(sequence: SimulatedSequence, tokens: number): void {
     if (!this.#hardware.prefixCache) return;
     const { blockTokens } = this.#memory;
-    const full = Math.min(Math.floor(tokens / blockTokens), sequence.blocks.names.length);
-    if (full <= sequence.heldBlocks) return;
-    this.#memory.turnIntoBlocks(sequence.blocks.names, sequence.heldBlocks, full);
-    sequence.own -= (full - sequence.heldBlocks) * blockTokens;
-    sequence.heldBlocks = full;
+    const { names } = sequence.blocks;
+    const full = Math.min(Math.floor(tokens / blockTokens), names.length);
+    for (let at = sequence.held.length; at < full; at++) {
+      sequence.held.push(this.#memory.turnIntoBlock(names[at]!));
+      sequence.own -= blockTokens;
+    }
   }
 
   #timerAt(at: number, fire: () => void): () => void {

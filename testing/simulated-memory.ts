@@ -9,9 +9,10 @@ export class SimulatedMemory {
   evictions = 0;
   /** Tokens of blocks that requests hold, each block once, and of what is not yet a block. */
   #held = 0;
-  readonly #blocks = new Map<number, number>();
-  /** Blocks nobody holds, in the order in which they go. */
-  readonly #idle = new Set<number>();
+  readonly #blocks = new Map<number, SimulatedBlock>();
+  /** A ring of the blocks nobody holds, in the order in which they go. */
+  readonly #idle = new SimulatedBlock(-1);
+  #idleCount = 0;
 
   constructor(capacity: number, blockTokens: number) {
     this.capacity = capacity;
@@ -27,81 +28,110 @@ export class SimulatedMemory {
     return this.capacity - this.#held;
   }
 
-  /** How many of a sequence's first blocks are there. */
-  match(keys: readonly number[]): number {
-    let count = 0;
-    while (count < keys.length && this.#blocks.has(keys[count]!)) count++;
-    return count;
+  /** Those of a sequence's first blocks that are there, up to the first that is not. */
+  match(names: readonly number[], most: number): SimulatedBlock[] {
+    const found: SimulatedBlock[] = [];
+    while (found.length < most) {
+      const block = this.#blocks.get(names[found.length]!);
+      if (!block) break;
+      found.push(block);
+    }
+    return found;
   }
 
-  /** Tokens among the first `count` blocks that holding them would take from what is available. */
-  idleTokens(keys: readonly number[], count: number): number {
+  /** What holding these blocks would take from the tokens that are available. */
+  idleTokens(blocks: readonly SimulatedBlock[]): number {
     let tokens = 0;
-    for (let at = 0; at < count; at++) if (this.#idle.has(keys[at]!)) tokens += this.blockTokens;
+    for (const { holders } of blocks) if (holders === 0) tokens += this.blockTokens;
     return tokens;
   }
 
-  /** Holds the first `count` blocks, which are there. */
-  hold(keys: readonly number[], count: number): void {
-    for (let at = 0; at < count; at++) this.#holdOne(keys[at]!);
+  hold(blocks: readonly SimulatedBlock[]): void {
+    for (const block of blocks) this.#holdOne(block);
   }
 
   /** Tokens of one request's own; the caller has seen that they are available. */
   take(tokens: number): void {
     this.#held += tokens;
-    this.#forgetDownTo(this.capacity - this.#held);
+    this.#forgetOldest();
   }
 
   give(tokens: number): void {
     this.#held -= tokens;
   }
 
-  /** Own tokens become blocks `from` to `to` of the sequence, held; one that is there already is not kept twice. */
-  turnIntoBlocks(keys: readonly number[], from: number, to: number): void {
-    for (let at = from; at < to; at++) {
-      const key = keys[at]!;
-      this.#held -= this.blockTokens;
-      if (!this.#blocks.has(key)) this.#blocks.set(key, 0);
-      this.#holdOne(key);
-    }
+  /** Own tokens become the block of that name, held; one that is there already is not kept twice. */
+  turnIntoBlock(name: number): SimulatedBlock {
+    this.#held -= this.blockTokens;
+    const block = this.#blocks.get(name) ?? new SimulatedBlock(name);
+    this.#blocks.set(name, block);
+    this.#holdOne(block);
+    return block;
   }
 
-  /** Lets go of the first `count` blocks, the last first. */
-  release(keys: readonly number[], count: number): void {
-    for (let at = count - 1; at >= 0; at--) {
-      const key = keys[at]!;
-      const holders = this.#blocks.get(key)! - 1;
-      this.#blocks.set(key, holders);
-      if (holders > 0) continue;
+  /** Lets go of a sequence's blocks, the last first. */
+  release(blocks: readonly SimulatedBlock[]): void {
+    for (let at = blocks.length - 1; at >= 0; at--) {
+      const block = blocks[at]!;
+      if (--block.holders > 0) continue;
       this.#held -= this.blockTokens;
-      this.#idle.add(key);
+      this.#idleCount++;
+      block.insertBefore(this.#idle);
     }
   }
 
   /** Forgets every block that nobody holds. */
   flush(): void {
-    for (const key of this.#idle) this.#blocks.delete(key);
-    this.#idle.clear();
+    while (this.#idleCount > 0) this.#forget(this.#idle.next);
   }
 
-  #holdOne(key: number): void {
-    const holders = this.#blocks.get(key)!;
-    if (holders === 0) {
-      this.#idle.delete(key);
-      this.#held += this.blockTokens;
-      this.#forgetDownTo(this.capacity - this.#held);
+  #holdOne(block: SimulatedBlock): void {
+    if (block.holders++ > 0) return;
+    if (block.next !== block) {
+      block.remove();
+      this.#idleCount--;
     }
-    this.#blocks.set(key, holders + 1);
+    this.#held += this.blockTokens;
+    this.#forgetOldest();
   }
 
-  #forgetDownTo(room: number): void {
-    while (this.#idle.size * this.blockTokens > room) {
-      const oldest = this.#idle.values().next().value;
-      if (oldest === undefined) return;
-      this.#idle.delete(oldest);
-      this.#blocks.delete(oldest);
+  #forgetOldest(): void {
+    while (this.#idleCount > 0 && this.#idleCount * this.blockTokens > this.available) {
+      this.#forget(this.#idle.next);
       this.evictions++;
     }
+  }
+
+  #forget(block: SimulatedBlock): void {
+    block.remove();
+    this.#idleCount--;
+    this.#blocks.delete(block.name);
+  }
+}
+
+/** A block; alone in its ring while it is held. */
+export class SimulatedBlock {
+  readonly name: number;
+  holders = 0;
+  next: SimulatedBlock = this;
+  previous: SimulatedBlock = this;
+
+  constructor(name: number) {
+    this.name = name;
+  }
+
+  insertBefore(other: SimulatedBlock): void {
+    this.previous = other.previous;
+    this.next = other;
+    other.previous.next = this;
+    other.previous = this;
+  }
+
+  remove(): void {
+    this.previous.next = this.next;
+    this.next.previous = this.previous;
+    this.next = this;
+    this.previous = this;
   }
 }
 

@@ -1,6 +1,6 @@
 import type { GenerateRequest, GenerateResult, VersionSpan } from '../src/inference/server.ts';
 import { createRandom } from '../src/lib/random.ts';
-import { BlockNames } from './simulated-memory.ts';
+import { BlockNames, type SimulatedBlock } from './simulated-memory.ts';
 
 /** A request in a simulated engine. */
 export interface SimulatedSequence {
@@ -17,8 +17,8 @@ export interface SimulatedSequence {
   sampled: number;
   /** Tokens of prompt and reply whose K/V are in memory. */
   computed: number;
-  /** Of these, how many lie in blocks that it holds. */
-  heldBlocks: number;
+  /** The blocks that hold the first of these. */
+  held: SimulatedBlock[];
   /** Tokens of memory beside its blocks. */
   own: number;
   cachedTokens: number;
@@ -46,7 +46,7 @@ export function createSequence(
     named: 0,
     sampled: 0,
     computed: 0,
-    heldBlocks: 0,
+    held: [],
     own: 0,
     cachedTokens: 0,
     cancelled: false,

@@ -55,6 +55,19 @@ test('lengths have the median and spread they were given, and attempts at a task
   expect(tasks[5]![0]!.promptTokens).toBe(tasks[5]![1]!.promptTokens);
 });
 
+test('a trajectory ends where its tokens do', () => {
+  for (let task = 0; task < 200; task++) {
+    const given = { seed: 5, task, attempt: 0 };
+    const free = drawTrajectory(SHAPE, given).turns;
+    const cut = drawTrajectory({ ...SHAPE, tokensPerTrajectory: 500 }, given).turns;
+    const total = (turns: typeof free) =>
+      turns.reduce((sum, { replyTokens, resultTokens }) => sum + replyTokens + resultTokens, 0);
+    expect(total(cut)).toBeLessThanOrEqual(500);
+    if (total(free) <= 500) expect(cut).toEqual(free);
+    expect(cut.at(-1)).toMatchObject({ toolMs: 0, resultTokens: 0 });
+  }
+});
+
 const PLAN: SimulatedTrajectory = {
   id: 't',
   task: 0,

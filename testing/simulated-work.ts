@@ -43,6 +43,8 @@ export interface SimulatedShape {
   readonly replyTokens: LogNormal;
   readonly toolMs: LogNormal;
   readonly resultTokens: LogNormal;
+  /** Replies and results of a trajectory; where they reach it, it ends. */
+  readonly tokensPerTrajectory?: number;
   /** Share of the variance of log lengths that all attempts at a task have in common. */
   readonly sharedByTask: number;
 }
@@ -61,20 +63,30 @@ export function drawTrajectory(
     typeof shape.turns === 'number'
       ? shape.turns
       : count(draw(shape.turns, common * ofTurns + own * normal(random)));
+  const drawn = Array.from({ length: turns }, () => ({
+    replyTokens: count(draw(shape.replyTokens, common * ofReplies + own * normal(random))),
+    toolMs: draw(shape.toolMs, normal(random)),
+    resultTokens: count(draw(shape.resultTokens, normal(random))),
+  }));
   return {
     id: `simulated/task-${task}/attempt-${attempt}`,
     task,
     attempt,
     promptTokens,
-    turns: Array.from({ length: turns }, (_, turn) => {
-      const replyTokens = count(draw(shape.replyTokens, common * ofReplies + own * normal(random)));
-      const toolMs = draw(shape.toolMs, normal(random));
-      const resultTokens = count(draw(shape.resultTokens, normal(random)));
-      return turn + 1 < turns
-        ? { replyTokens, toolMs, resultTokens }
-        : { replyTokens, toolMs: 0, resultTokens: 0 };
-    }),
+    turns: within(drawn, shape.tokensPerTrajectory ?? Number.POSITIVE_INFINITY),
   };
+}
+
+/** The turns that fit, the last reply cut where the tokens end; no tools run after the last. */
+function within(turns: readonly SimulatedTurn[], tokens: number): SimulatedTurn[] {
+  const kept: SimulatedTurn[] = [];
+  let left = tokens;
+  for (const turn of turns) {
+    if (left < 1) break;
+    kept.push({ ...turn, replyTokens: Math.min(turn.replyTokens, left) });
+    left -= turn.replyTokens + turn.resultTokens;
+  }
+  return kept.map((turn, at) => (at + 1 < kept.length ? turn : { ...turn, toolMs: 0, resultTokens: 0 }));
 }
 
 /** The plans of a run that was recorded. Trajectories without a reply, or of several segments, are left out. */
@@ -151,14 +163,14 @@ export interface PlayOptions {
   readonly tools?: { run<R>(work: () => Promise<R>): Promise<R> };
   /** Called before each turn; a batch that goes turn by turn waits here for its slowest. */
   readonly beforeTurn?: (turn: number) => Promise<void>;
-  /** Called after each reply, before the tools run. */
-  readonly beforeTools?: (turn: number) => Promise<void>;
+  /** Called after each reply, the last too, before its tools run. */
+  readonly afterReply?: (turn: number) => Promise<void>;
 }
 
 /** Plays a plan against a server: prompt, reply, tool, reply … An aborted signal rejects with its reason. */
 export async function playTrajectory(
   plan: SimulatedTrajectory,
-  { server, clock, seed, step = 1, signal, tools, beforeTurn, beforeTools }: PlayOptions,
+  { server, clock, seed, step = 1, signal, tools, beforeTurn, afterReply }: PlayOptions,
 ): Promise<PlayedTrajectory> {
   const began = clock.now();
   const own = hashSeed(seed, step, plan.id);
@@ -202,8 +214,8 @@ export async function playTrajectory(
       sampledTokens += reply.ids.length;
       if (reply.server !== undefined) servers.add(reply.server);
       versions = [versions?.[0] ?? reply.versions[0]!.version, reply.versions.at(-1)!.version];
+      await afterReply?.(at + 1);
       if (at + 1 === plan.turns.length) break;
-      await beforeTools?.(at + 1);
       const called = clock.now();
       const work = () => sleep(clock, turn.toolMs, listened);
       await (tools ? tools.run(work) : work());

@@ -23,6 +23,8 @@ import type { Policy } from './scheduling-view.ts';
 export interface GatewayOptions extends Partial<RouteRules> {
   /** Tries of one request, over all servers. */
   readonly tries?: number;
+  /** Failed tries of one trajectory, over all its requests; its time is a limit of the run. */
+  readonly failuresPerTrajectory?: number;
   /** Wait before the second try; doubles each time. */
   readonly backoffMs?: number;
   readonly longestBackoffMs?: number;
@@ -47,7 +49,7 @@ export function gateway(servers: readonly InferenceServer[], options: GatewayOpt
   return new Gateway(servers, options);
 }
 
-/** Trajectories whose server is remembered; far more than run at once. */
+/** Far more than run at once. */
 const REMEMBERED_TRAJECTORIES = 100_000;
 const READY_MS = 5000;
 
@@ -56,6 +58,9 @@ export class Gateway implements InferenceServer {
   readonly #home = new Map<string, Member>();
   readonly #rules: RouteRules;
   readonly #tries: number;
+  readonly #failuresPerTrajectory: number;
+  /** Of trajectories that had any. */
+  readonly #failures = new Map<string, number>();
   readonly #backoffMs: number;
   readonly #longestBackoffMs: number;
   readonly #requestMs: number;
@@ -68,6 +73,7 @@ export class Gateway implements InferenceServer {
   #firstReports: Promise<unknown> | undefined;
   /** What a server that is back or new must have before it answers. */
   #weights: WeightUpdate | undefined;
+  #recovering: Promise<void> | undefined;
   #named = 0;
 
   constructor(servers: readonly InferenceServer[], options: GatewayOptions) {
@@ -77,6 +83,7 @@ export class Gateway implements InferenceServer {
       placement: options.placement ?? 'least-busy',
     };
     this.#tries = options.tries ?? 4;
+    this.#failuresPerTrajectory = options.failuresPerTrajectory ?? 32;
     this.#backoffMs = options.backoffMs ?? 250;
     this.#longestBackoffMs = options.longestBackoffMs ?? 10_000;
     this.#requestMs = 1000 * (options.secondsPerRequest ?? Number.POSITIVE_INFINITY);
@@ -114,7 +121,10 @@ export class Gateway implements InferenceServer {
         failures.push({ member, error });
         if (this.#home.get(request.trajectory) === member) this.#home.delete(request.trajectory);
         if (!(await this.#isReady(member))) this.#lose(member, error);
+        const spent = (this.#failures.get(request.trajectory) ?? 0) + 1;
+        remember(this.#failures, request.trajectory, spent);
         if (failures.length >= this.#tries) throw gaveUp(request, failures);
+        if (spent >= this.#failuresPerTrajectory) throw gaveUp(request, failures, spent);
       } finally {
         member.inFlight--;
         this.#admission?.leave(member, request, reply);
@@ -123,7 +133,11 @@ export class Gateway implements InferenceServer {
       }
       const wait = this.#backoffMs * 2 ** (failures.length - 1);
       await sleep(this.#clock, Math.min(wait, this.#longestBackoffMs), request.signal);
-      if (this.#up().length === 0) await this.#recover();
+      if (this.#up().length > 0) continue;
+      this.#recovering ??= this.#recover().finally(() => {
+        this.#recovering = undefined;
+      });
+      await this.#recovering;
     }
   }
 
@@ -155,6 +169,7 @@ export class Gateway implements InferenceServer {
 
   ended(trajectory: string): void {
     this.#home.delete(trajectory);
+    this.#failures.delete(trajectory);
     this.#admission?.ended(trajectory);
     for (const { server } of this.#members) server.ended?.(trajectory);
   }
@@ -279,8 +294,7 @@ export class Gateway implements InferenceServer {
       // All are down: the next try may find one that is back.
       this.#members.find(({ leaving }) => !leaving)!;
     if (member === home) return member;
-    this.#home.set(trajectory, member);
-    if (this.#home.size > REMEMBERED_TRAJECTORIES) this.#home.delete(this.#home.keys().next().value!);
+    remember(this.#home, trajectory, member);
     return member;
   }
 
@@ -313,7 +327,12 @@ export class Gateway implements InferenceServer {
   async #send(member: Member, weights: WeightUpdate): Promise<void> {
     const { server } = member;
     if (this.#whileUpdating) await server.pause(this.#whileUpdating);
-    await server.update(weights);
+    try {
+      await server.update(weights);
+    } catch (error) {
+      if (this.#whileUpdating) await server.resume().catch(() => {}); // so that none waits for it
+      throw error;
+    }
     if (this.#whileUpdating) await server.resume();
     member.version = weights.version;
     if (member.down !== undefined) this.#log(`${member.name} is back, with version ${weights.version}`);
@@ -373,10 +392,21 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function gaveUp(request: GenerateRequest, failures: readonly { readonly error: unknown }[]): EngineError {
+/** The oldest go first. */
+function remember<V>(map: Map<string, V>, trajectory: string, value: V): void {
+  map.set(trajectory, value);
+  if (map.size > REMEMBERED_TRAJECTORIES) map.delete(map.keys().next().value!);
+}
+
+function gaveUp(
+  request: GenerateRequest,
+  failures: readonly { readonly error: unknown }[],
+  ofTrajectory?: number,
+): EngineError {
   const last = failures.at(-1)!.error;
+  const before = ofTrajectory === undefined ? '' : `, ${ofTrajectory} of its trajectory`;
   return new EngineError(
-    `no server answered request ${request.id} in ${failures.length} tries; last: ${reasonOf(last)}`,
+    `no server answered request ${request.id} in ${failures.length} tries${before}; last: ${reasonOf(last)}`,
     { cause: last },
   );
 }

@@ -142,3 +142,54 @@ test('stickiness holds up to the margin, and stable placement moves only what it
     if (before[at] !== members[2]) expect(member).toBe(before[at]);
   });
 });
+
+test('a trajectory that fails too often over its turns fails, and what it cost is forgotten when it ends', async () => {
+  let calls = 0;
+  const engine = scriptedEngine({ tokenizer, reply: () => 'ok' });
+  const moody: InferenceServer = {
+    ...engine,
+    generate: (given) =>
+      calls++ % 2 === 0 ? Promise.reject(new EngineError('busy')) : engine.generate(given),
+  };
+  const front = gateway([moody], { clock: virtualClock(), failuresPerTrajectory: 3 });
+  await front.generate(request('a'));
+  await front.generate(request('a'));
+  await expect(front.generate(request('a'))).rejects.toThrow(
+    /a\/1\/ in 1 tries, 3 of its trajectory; last: busy/,
+  );
+  calls = 0;
+  await front.generate(request('b'));
+  front.ended('a');
+  await front.generate(request('a'));
+});
+
+test('an update that fails leaves its server running, so that no request waits for it', async () => {
+  const calls: string[] = [];
+  const [broken, sound] = [mortal(), mortal()];
+  const server: InferenceServer = {
+    ...broken.server,
+    pause: async () => void calls.push('pause'),
+    update: async () => {
+      calls.push('update');
+      throw new EngineError('no such folder');
+    },
+    resume: async () => void calls.push('resume'),
+  };
+  const front = gateway([server, sound.server], { clock: virtualClock(), whileUpdating: 'wait' });
+  await front.update(WEIGHTS(1));
+  expect(calls).toEqual(['pause', 'update', 'resume']);
+  expect(front.status().map(({ down }) => down)).toEqual(['no such folder', undefined]);
+});
+
+test('when all servers are gone, those that wait look together for one that is back', async () => {
+  const only = mortal();
+  const clock = virtualClock();
+  const front = gateway([only.server], { clock, tries: 6 });
+  await front.update(WEIGHTS(1));
+  only.kill();
+  clock.timer(1000, () => only.restart());
+  const names = Array.from({ length: 50 }, (_, at) => `t${at}`);
+  const replies = await Promise.all(names.map((name) => front.generate(request(name))));
+  expect(replies.map(({ versions }) => versions)).toEqual(names.map(() => [{ from: 0, version: 1 }]));
+  expect(only.updates).toEqual([1, 1]);
+});

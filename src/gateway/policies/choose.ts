@@ -19,13 +19,14 @@ export function choose({ now, waiting }: SchedulingView, rules: ChooseRules): De
   for (const request of waiting) {
     const overdue = isOverdue(request);
     if (stuck && !request.resident) continue;
+    if (!overdue && best && compare(request, best.request) >= 0) continue;
     const server = place(request, overdue);
     if (!server) {
       stuck ||= overdue;
       continue;
     }
     if (overdue) return { kind: 'send', request, server };
-    if (!best || compare(request, best.request) < 0) best = { request, server };
+    best = { request, server };
   }
   return best && { kind: 'send', ...best };
 }

@@ -1,0 +1,216 @@
+/**
+ * What scheduling is worth, on simulated servers: turns by request against turns by batch, every mode, every policy,
+ * and an oracle that knows all lengths. The cases, with their sources, stand in schedule-cases.ts.
+ *
+ *   npm run bench:schedule [-- --seeds 3] [--no-sensitivity] [--only turns3,programs] [--tasks 16]
+ */
+import { parseArgs } from 'node:util';
+import { firstCome } from '../src/gateway/policies/first-come.ts';
+import { longestFirst } from '../src/gateway/policies/longest-first.ts';
+import { programs } from '../src/gateway/policies/programs.ts';
+import {
+  asynchronous,
+  type Mode,
+  oneStepOff,
+  overSample,
+  partial,
+  synchronous,
+  tailRounds,
+} from '../src/modes/mode.ts';
+import { CASES, quarterOf, type ScheduleCase, SENSITIVITY, TRAINING_SHARE } from './schedule-cases.ts';
+import { type Figures, type RolloutSetting, rollOutBatch, trainInMode } from './schedule-runs.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '3' },
+    'no-sensitivity': { type: 'boolean', default: false },
+    only: { type: 'string', default: 'turns3,turns5tools,programs,modes' },
+    /** Fewer tasks than the case has: to try the bench, not to quote it. */
+    tasks: { type: 'string' },
+  },
+});
+const seeds = Array.from({ length: Number(flags.seeds) }, (_, at) => at + 1);
+const chosen = flags.only.split(',');
+const sized = (one: ScheduleCase): ScheduleCase =>
+  flags.tasks ? { ...one, tasks: Number(flags.tasks) } : one;
+
+type Setting = Omit<RolloutSetting, 'seed'>;
+const POLICIES: Readonly<Record<string, Setting>> = {
+  none: {},
+  firstComeCeiling: { gateway: { policy: firstCome(), ceiling: {} } },
+  programs: { gateway: { policy: programs() } },
+  longestFirst: { gateway: { policy: longestFirst() } },
+  longestFirstCeiling: { gateway: { policy: longestFirst(), ceiling: {} } },
+  oracle: { gateway: { policy: longestFirst() }, oracle: true },
+};
+
+const ratios: Record<string, number> = {};
+const figures: Record<string, Figures> = {};
+const sensitivity: Record<string, readonly [number, number]> = {};
+const round = (value: number, digits = 3) => Number(value.toPrecision(digits));
+const mean = (values: readonly number[]) => values.reduce((sum, one) => sum + one, 0) / values.length;
+
+/** The mean over seeds of every figure. */
+async function measure(name: string, run: (seed: number) => Promise<Figures>): Promise<Figures> {
+  const all: Figures[] = [];
+  for (const seed of seeds) all.push(await run(seed));
+  const names = Object.keys(all[0]!) as (keyof Figures)[];
+  const whole = Object.fromEntries(names.map((key) => [key, mean(all.map((one) => one[key]))]));
+  figures[name] = whole as unknown as Figures;
+  console.log(row(name, figures[name]));
+  return figures[name];
+}
+
+const HEAD = [
+  'seconds',
+  'tokens/s',
+  'busy %',
+  'batch',
+  'median s',
+  'p99 s',
+  'fair',
+  'hits %',
+  'preempted',
+  'stale',
+];
+
+function row(name: string, one: Figures): string {
+  const cells = [
+    one.seconds.toFixed(1),
+    one.tokensPerSecond.toFixed(0),
+    (100 * one.utilisation).toFixed(0),
+    one.meanBatch.toFixed(0),
+    one.medianSeconds.toFixed(1),
+    one.p99Seconds.toFixed(1),
+    one.fairness.toFixed(2),
+    (100 * one.cacheHits).toFixed(0),
+    one.preemptions.toFixed(0),
+    `${one.meanStaleness.toFixed(1)}/${one.maxStaleness.toFixed(0)}`,
+  ];
+  return name.padEnd(30) + cells.map((cell) => cell.padStart(10)).join('');
+}
+
+const heading = ({ name, what }: ScheduleCase) =>
+  console.log(`\n${name}: ${what}\n${''.padEnd(30)}${HEAD.map((cell) => cell.padStart(10)).join('')}`);
+
+/** Turns by request against turns by batch, with and without a prefix cache; then the policies. */
+async function compareTurns(given: ScheduleCase): Promise<void> {
+  const one = sized(given);
+  heading(one);
+  for (const prefixCache of [true, false]) {
+    const cached = { ...one, hardware: { ...one.hardware, prefixCache } };
+    const suffix = prefixCache ? '' : 'NoCache';
+    const batch = await measure(`${one.name}${suffix}/byBatch`, (seed) =>
+      rollOutBatch(cached, { seed, byBatch: true }),
+    );
+    const request = await measure(`${one.name}${suffix}/byRequest`, (seed) => rollOutBatch(cached, { seed }));
+    ratios[`${one.name}${suffix}`] = batch.seconds / request.seconds;
+  }
+  figures[`${one.name}/none`] = figures[`${one.name}/byRequest`]!;
+  await comparePolicies(one, ['longestFirst', 'oracle']);
+  await moveParameters(one, { byBatch: true }, {});
+}
+
+async function compareUnlimited(): Promise<void> {
+  const one = sized(CASES.turns3Unlimited);
+  const batch = await measure(`${one.name}/byBatch`, (seed) => rollOutBatch(one, { seed, byBatch: true }));
+  const request = await measure(`${one.name}/byRequest`, (seed) => rollOutBatch(one, { seed }));
+  ratios[one.name] = batch.seconds / request.seconds;
+}
+
+/** Every policy against requests that are sent at once, and against the oracle. */
+async function comparePolicies(one: ScheduleCase, names = Object.keys(POLICIES)): Promise<void> {
+  for (const name of names) {
+    await measure(`${one.name}/${name}`, (seed) => rollOutBatch(one, { ...POLICIES[name]!, seed }));
+  }
+  const seconds = (name: string) => figures[`${one.name}/${name}`]!.seconds;
+  for (const name of names) {
+    if (name !== 'none') ratios[`${one.name}/${name}`] = seconds('none') / seconds(name);
+  }
+  ratios[`${one.name}/longestFirstToOracle`] = seconds('longestFirst') / seconds('oracle');
+}
+
+/** How much one setting is better than another when a parameter is half as large, and half as large again. */
+async function moveParameters(one: ScheduleCase, slow: Setting, fast: Setting): Promise<void> {
+  if (flags['no-sensitivity']) return;
+  const ratioOf = async (moved: ScheduleCase) => {
+    const [slower, faster] = [
+      await rollOutBatch(moved, { ...slow, seed: 1 }),
+      await rollOutBatch(moved, { ...fast, seed: 1 }),
+    ];
+    return round(slower.seconds / faster.seconds);
+  };
+  const small = quarterOf(one);
+  console.log(
+    `${one.name} at a quarter of its size: ratio ${await ratioOf(small)}; each parameter −50 %, +50 %`,
+  );
+  for (const [name, change] of Object.entries(SENSITIVITY)) {
+    const moved = [await ratioOf(change(small, 0.5)), await ratioOf(change(small, 1.5))] as const;
+    sensitivity[`${one.name}/${name}`] = moved;
+    console.log(`  ${name.padEnd(16)}${moved.map((ratio) => ratio.toFixed(2).padStart(8)).join('')}`);
+  }
+}
+
+const STEPS = 8;
+
+/** Every mode on the same hardware: one that trains beside generation has half of it for each. */
+async function compareModes(given: ScheduleCase): Promise<void> {
+  const one = sized(given);
+  const some = (share: number) => Math.max(1, Math.round(share * one.tasks));
+  const modes: Readonly<Record<string, { mode: Mode; split?: boolean; byBatch?: boolean }>> = {
+    synchronousByBatch: { mode: synchronous(), byBatch: true },
+    synchronous: { mode: synchronous() },
+    oneStepOff: { mode: oneStepOff(), split: true },
+    asynchronous1: { mode: asynchronous({ staleness: 1 }), split: true },
+    asynchronous4: { mode: asynchronous({ staleness: 4 }), split: true },
+    partial: { mode: partial({ extraTasks: some(0.5), staleness: 4 }) },
+    overSampleTasks: { mode: overSample({ tasks: some(0.25) }) },
+    overSampleAttempts: { mode: overSample({ attempts: Math.max(1, Math.round(one.attempts / 4)) }) },
+    tailRounds: { mode: tailRounds({ extraTasks: some(0.25) }) },
+  };
+  heading(one);
+  const alone = await measure(`${one.name}/rollout`, (seed) => rollOutBatch(one, { seed }));
+  const trainMsPerToken = (1000 * TRAINING_SHARE) / alone.tokensPerSecond;
+  for (const [name, { mode, split = false, byBatch = false }] of Object.entries(modes)) {
+    await measure(`${one.name}/${name}`, (seed) =>
+      trainInMode(one, {
+        mode,
+        seed,
+        byBatch,
+        steps: STEPS,
+        servers: split ? one.servers / 2 : one.servers,
+        trainMsPerToken: split ? 2 * trainMsPerToken : trainMsPerToken,
+      }),
+    );
+    const speed = (of: string) => figures[`${one.name}/${of}`]!.tokensPerSecond;
+    if (name !== 'synchronousByBatch' && name !== 'synchronous')
+      ratios[`${one.name}/${name}`] = speed(name) / speed('synchronous');
+  }
+  ratios[`${one.name}/synchronousToByBatch`] =
+    figures[`${one.name}/synchronous`]!.tokensPerSecond /
+    figures[`${one.name}/synchronousByBatch`]!.tokensPerSecond;
+}
+
+const began = performance.now();
+if (chosen.includes('turns3')) await compareTurns(CASES.turns3);
+if (chosen.includes('turns3')) await compareUnlimited();
+if (chosen.includes('turns5tools')) await compareTurns(CASES.turns5tools);
+if (chosen.includes('programs')) {
+  const one = sized(CASES.programs);
+  heading(one);
+  await comparePolicies(one);
+  await moveParameters(one, {}, POLICIES.longestFirst!);
+}
+if (chosen.includes('modes')) await compareModes(CASES.modes);
+console.log(`\n${((performance.now() - began) / 1000).toFixed(0)} s to simulate, ${seeds.length} seeds`);
+const rounded = (record: Readonly<Record<string, number>>) =>
+  Object.fromEntries(Object.entries(record).map(([name, value]) => [name, round(value)]));
+console.log(
+  JSON.stringify({
+    ratios: rounded(ratios),
+    figures: Object.fromEntries(
+      Object.entries(figures).map(([name, one]) => [name, rounded(one as unknown as Record<string, number>)]),
+    ),
+    sensitivity,
+  }),
+);
