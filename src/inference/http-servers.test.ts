@@ -190,6 +190,19 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
     await expect(server.generate(request('a'))).rejects.toThrow(/8 tokens and 7 log-probs/);
   });
 
+  test('a pause that fails leaves no request waiting at a door that nobody opens', async () => {
+    const { server, standIn } = await start(engine, { tokenMs: 20 });
+    const running = server.generate(request('a'));
+    await wait(30);
+    const all = Promise.allSettled([running, server.pause('wait'), server.generate(request('b'))]);
+    await standIn.stop('SIGKILL');
+    for (const outcome of await all) {
+      expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(EngineError) });
+    }
+    await expect(server.resume()).rejects.toThrow(EngineError);
+    await expect(server.generate(request('c'))).rejects.toThrow(EngineError);
+  });
+
   test('weights that cannot travel over HTTP are refused by kind', async () => {
     const { server } = await start(engine);
     const update = server.update({ kind: 'memory', version: 1, tensors: new Map() });

@@ -7,7 +7,7 @@ const GRACE_MS = 5000;
  */
 export async function keepPartial<R>(
   signal: AbortSignal | undefined,
-  askToAbort: () => Promise<unknown>,
+  askToAbort: (timeoutMs: number) => Promise<unknown>,
   work: (close: AbortSignal | undefined) => Promise<R>,
 ): Promise<R> {
   if (!signal) return work(undefined);
@@ -15,7 +15,7 @@ export async function keepPartial<R>(
   let grace: NodeJS.Timeout | undefined;
   const onAbort = () => {
     grace = setTimeout(() => close.abort(signal.reason), GRACE_MS);
-    askToAbort().catch(() => close.abort(signal.reason));
+    askToAbort(GRACE_MS).catch(() => close.abort(signal.reason));
   };
   signal.addEventListener('abort', onAbort, { once: true });
   try {

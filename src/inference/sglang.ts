@@ -13,9 +13,11 @@ import type {
   InferenceServer,
   SamplingParams,
   ServerInfo,
+  ServerLoad,
   VersionSpan,
   WeightUpdate,
 } from './server.ts';
+import { sglangLoad } from './server-load.ts';
 import { type Chunk, readReply, replyOfChunk, type SglangReply, type TokenLogprob } from './sglang-reply.ts';
 
 export interface HttpServerOptions extends HttpOptions {
@@ -102,6 +104,10 @@ export class SglangServer implements InferenceServer {
     }
   }
 
+  load(signal?: AbortSignal): Promise<ServerLoad | undefined> {
+    return sglangLoad(this.#http, signal);
+  }
+
   /** The server's own ids of a text, or undefined where it has no tokenizer. */
   async tokenize(text: string): Promise<readonly number[] | undefined> {
     return (await this.#tokenize(text))?.tokens;
@@ -121,12 +127,21 @@ export class SglangServer implements InferenceServer {
       this.#door.shut();
       await this.#door.empty();
     }
-    await this.#http.json('/pause_generation', { body: { mode: PAUSE_MODE[mode] } });
+    try {
+      await this.#http.json('/pause_generation', { body: { mode: PAUSE_MODE[mode] } });
+    } catch (error) {
+      this.#door.open();
+      throw error;
+    }
   }
 
+  /** Whoever waits at the door is let through also to a server that is gone: to fail there, and be sent elsewhere. */
   async resume(): Promise<void> {
-    await this.#http.json('/continue_generation', { body: {} });
-    this.#door.open();
+    try {
+      await this.#http.json('/continue_generation', { body: {} });
+    } finally {
+      this.#door.open();
+    }
   }
 
   async update(weights: WeightUpdate): Promise<void> {
@@ -167,7 +182,7 @@ export class SglangServer implements InferenceServer {
     let madeBefore: number | undefined;
     const reply = await keepPartial(
       request.signal,
-      () => this.#http.json('/abort_request', { body: { rid, abort_all: false } }),
+      (timeoutMs) => this.#http.json('/abort_request', { body: { rid, abort_all: false }, timeoutMs }),
       async (close): Promise<SglangReply> => {
         const options = { body, headers, signal: close, timeoutMs: Number.POSITIVE_INFINITY };
         if (!request.onTokens) return this.#read(await this.#http.bytes('/generate', options));
@@ -204,7 +219,11 @@ export class SglangServer implements InferenceServer {
   }
 
   #read(bytes: Buffer): SglangReply {
-    const parse = (text: string) => this.#http.parse<Chunk>('/generate', text);
+    const parse = (text: string) => {
+      const chunk = this.#http.parse<Partial<Chunk> | null>('/generate', text);
+      if (typeof chunk?.meta_info === 'object' && chunk.meta_info) return chunk as Chunk;
+      throw new EngineError(`${this.url}/generate answered without meta_info: ${text.slice(0, 200)}`);
+    };
     return readReply(bytes, parse) ?? replyOfChunk(parse(bytes.toString()));
   }
 

@@ -15,8 +15,10 @@ import type {
   InferenceServer,
   SamplingParams,
   ServerInfo,
+  ServerLoad,
   WeightUpdate,
 } from './server.ts';
+import { vllmLoad } from './server-load.ts';
 import { dataUri, type HttpServerOptions } from './sglang.ts';
 
 interface Choice {
@@ -100,6 +102,10 @@ export class VllmServer implements InferenceServer {
     }
   }
 
+  load(signal?: AbortSignal): Promise<ServerLoad | undefined> {
+    return vllmLoad(this.#http, signal);
+  }
+
   /** The server's own ids of a text, or undefined where it has no tokenizer. */
   async tokenize(text: string): Promise<readonly number[] | undefined> {
     const body = { model: (await this.#served()).id, prompt: text, add_special_tokens: false };
@@ -122,14 +128,23 @@ export class VllmServer implements InferenceServer {
       this.#door.shut();
       await this.#door.empty();
     }
-    await this.#http.json(`/pause?mode=${mode}&clear_cache=${mode !== 'keep'}`, {
-      timeoutMs: this.#options.updateTimeoutMs ?? 600_000,
-    });
+    try {
+      await this.#http.json(`/pause?mode=${mode}&clear_cache=${mode !== 'keep'}`, {
+        timeoutMs: this.#options.updateTimeoutMs ?? 600_000,
+      });
+    } catch (error) {
+      this.#door.open();
+      throw error;
+    }
   }
 
+  /** Whoever waits at the door is let through also to a server that is gone: to fail there, and be sent elsewhere. */
   async resume(): Promise<void> {
-    await this.#http.json('/resume');
-    this.#door.open();
+    try {
+      await this.#http.json('/resume');
+    } finally {
+      this.#door.open();
+    }
   }
 
   async update(weights: WeightUpdate): Promise<void> {
@@ -177,7 +192,8 @@ export class VllmServer implements InferenceServer {
     let madeBefore: number | undefined;
     const reply = await keepPartial(
       request.signal,
-      () => this.#http.json('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] } }),
+      (timeoutMs) =>
+        this.#http.json('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] }, timeoutMs }),
       async (close): Promise<Reply> => {
         const options = { body, headers, signal: close, timeoutMs: Number.POSITIVE_INFINITY };
         if (!request.onTokens) return this.#http.json<Reply>(path, options);

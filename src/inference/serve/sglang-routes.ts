@@ -286,7 +286,8 @@ async function loadOf(served: ServedModel) {
   return {
     num_running_reqs: load.running,
     num_waiting_reqs: load.waiting,
-    token_usage: load.blocksUsed / load.blocks,
+    token_usage: load.blocksHeld / load.blocks,
+    max_total_num_tokens: load.blocks * load.blockTokens,
     cache_hit_rate: prompts === 0 ? 0 : load.cachedPromptTokens / prompts,
     num_retracted_reqs: load.preemptions,
     generated_tokens: load.sampledTokens,
