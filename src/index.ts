@@ -81,12 +81,14 @@ export {
   toMcpTool,
 } from './agent/tool-schemas.ts';
 export { codeTool } from './agent/tools/code-tool.ts';
+export { angleTool, geometryTool } from './agent/tools/geometry-tools.ts';
 export {
   type LocalSearchOptions,
   localSearchTool,
   readDocuments,
   type SearchDocument,
 } from './agent/tools/local-search.ts';
+export { symbolicTool } from './agent/tools/symbolic-tool.ts';
 export type { Chat, ChatOptions, ChatReply, OutsideRun, SampleOptions } from './chat/chat.ts';
 export type { ChatFormat, Reply } from './chat/format.ts';
 export { type FoundCalls, toolFormat } from './chat/formats/custom.ts';
@@ -124,6 +126,25 @@ export {
   type SandboxOptions,
   type SandboxResult,
 } from './lib/sandbox/sandbox.ts';
+export { openSymbolicMaths, type SymbolicMaths, type SymbolicOptions } from './lib/symbolic/symbolic.ts';
+export {
+  asynchronous,
+  type Mode,
+  type ModeKind,
+  oneStepOff,
+  overSample,
+  partial,
+  synchronous,
+  tailRounds,
+} from './modes/mode.ts';
+export {
+  type GroupRequest,
+  type GroupSource,
+  type ScheduleParts,
+  type ScheduleState,
+  schedule,
+  type Ticket,
+} from './modes/schedule.ts';
 export { type ResolvedRun, resolveRun } from './options/resolve-run.ts';
 export { type ServersOptions, servers } from './options/servers.ts';
 export type { Backend, PlainOptions, Progress, TrainOptions } from './options.ts';
@@ -135,6 +156,7 @@ export {
   formatReward,
   gsm8kReward,
   lengthReward,
+  type MathsOptions,
   mathsReward,
   stepsReward,
 } from './reward/ready-rewards.ts';

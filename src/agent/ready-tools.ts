@@ -5,9 +5,11 @@ import type { Tool } from './tool.ts';
 import { geo3kTool, gsm8kTool } from './tools/answer-tools.ts';
 import { CALCULATOR_SCHEMA, calculatorTool } from './tools/calculator.ts';
 import { openCodeTool } from './tools/code-tool.ts';
+import { angleTool, geometryTool } from './tools/geometry-tools.ts';
 import { SEARCH_SCHEMA, sandboxTool, searchTool } from './tools/http-tools.ts';
 import { imageZoomTool } from './tools/image-zoom.ts';
 import { localSearchTool, readDocuments } from './tools/local-search.ts';
+import { symbolicTool } from './tools/symbolic-tool.ts';
 
 type MakeTool = (
   config: Readonly<Record<string, unknown>>,
@@ -49,6 +51,9 @@ const BY_NAME: Readonly<Record<string, MakeTool>> = {
   calc_geo3k_reward: BY_CLASS.Geo3kTool!,
   search: anySearch,
   code_interpreter: anyCode,
+  geometry_calculator: (_, schema) => geometryTool(schema),
+  angle_solver: (_, schema) => angleTool(schema),
+  symbolic_maths: (_, schema) => symbolicTool(undefined, schema),
   image_zoom_in_tool: imageZoomTool,
 };
 

@@ -4,7 +4,7 @@ import { nearest } from '../lib/nearest.ts';
 import type { Sandbox } from '../lib/sandbox/sandbox.ts';
 import { codeScore, codeTests } from './code.ts';
 import { gsm8kScore } from './gsm8k.ts';
-import { answerLineScore, boxedScore, geometryScore, mathsScore } from './maths.ts';
+import { answerLineScore, boxedScore, geometryScore, type IsSame, mathsScore } from './maths.ts';
 import type { RewardValue } from './reward.ts';
 import { exactMatchScore, f1Score, targetOf } from './words.ts';
 
@@ -13,6 +13,8 @@ export interface ScorerContext {
   readonly truth: unknown;
   /** For scorers that run code; asking where there is none is an error before the start. */
   readonly sandbox: () => Sandbox;
+  /** When two expressions are equal. */
+  readonly isSame: IsSame;
   readonly signal: AbortSignal;
 }
 
@@ -21,10 +23,10 @@ export type Scorer = (context: ScorerContext) => RewardValue | Promise<RewardVal
 const SCORERS = {
   gsm8k: ({ solution, truth }) => gsm8kScore(solution, String(truth)),
   gsm8k_flexible: ({ solution, truth }) => gsm8kScore(solution, String(truth), { method: 'flexible' }),
-  maths: ({ solution, truth }) => mathsScore(solution, String(truth)),
-  boxed: ({ solution, truth }) => boxedScore(solution, String(truth)),
-  answer_line: ({ solution, truth }) => answerLineScore(solution, String(truth)),
-  geometry: ({ solution, truth }) => geometryScore(solution, String(truth)),
+  maths: ({ solution, truth, isSame }) => mathsScore(solution, String(truth), isSame),
+  boxed: ({ solution, truth, isSame }) => boxedScore(solution, String(truth), isSame),
+  answer_line: ({ solution, truth, isSame }) => answerLineScore(solution, String(truth), isSame),
+  geometry: ({ solution, truth, isSame }) => geometryScore(solution, String(truth), isSame),
   exact_match: ({ solution, truth }) => exactMatchScore(solution, targetOf(truth)),
   f1: ({ solution, truth }) => f1Score(solution, targetOf(truth)),
   tagged_exact_match: ({ solution, truth }) => exactMatchScore(solution, targetOf(truth), { tagged: true }),

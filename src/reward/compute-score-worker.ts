@@ -13,6 +13,8 @@ parentPort!.on('message', async (given: readonly unknown[]) => {
   }
 });
 
+parentPort!.postMessage({ ready: true });
+
 /** A number is logged as `acc` too, as verl does; of a mapping all that is a number, truth included. */
 function readResult(result: unknown): unknown {
   if (typeof result !== 'object' || result === null) return { score: Number(result), acc: Number(result) };

@@ -2,12 +2,11 @@
  * verl's `compute_score(data_source, solution_str, ground_truth, extra_info, **kwargs)` from a module of the user's,
  * in worker threads: one that hangs, even in a loop that never yields, is ended at its time limit.
  */
-import type { Worker } from 'node:worker_threads';
 import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
 import { loadModule } from '../lib/load-export.ts';
-import { semaphore } from '../lib/semaphore.ts';
 import { startWorker } from '../lib/worker.ts';
+import { workerPool } from '../lib/worker-pool.ts';
 import type { Trajectory } from '../types.ts';
 import { stepScores } from './ready-rewards.ts';
 import type { RewardContext, RewardValue } from './reward.ts';
@@ -37,61 +36,17 @@ export async function openComputeScore(options: ComputeScoreOptions): Promise<Co
     const names = Object.keys(exports).join(', ') || 'nothing';
     throw new ConfigError(`${where}: does not export a function ${name}; it exports ${names}`);
   }
-  const slots = semaphore(workers);
-  const idle: Worker[] = [];
-  const all = new Set<Worker>();
+  const pool = workerPool(
+    () => startWorker('./compute-score-worker', import.meta.url, { workerData: options }),
+    workers,
+  );
   return {
-    score: ({ task, trajectory, solution, signal }) =>
-      slots.run(async () => {
-        const worker =
-          idle.pop() ?? startWorker('./compute-score-worker', import.meta.url, { workerData: options });
-        worker.ref();
-        all.add(worker);
-        const given = [task.dataSource, solution, task.groundTruth, extraInfo(task, trajectory), config];
-        try {
-          const value = await askWorker(worker, given.map(cloneable), signal);
-          worker.unref();
-          idle.push(worker);
-          return value;
-        } catch (error) {
-          if (!(error instanceof ThrownInside)) {
-            all.delete(worker);
-            await worker.terminate();
-          } else {
-            worker.unref();
-            idle.push(worker);
-          }
-          throw error;
-        }
-      }),
-    close: async () => {
-      await Promise.all([...all].map((worker) => worker.terminate()));
+    score: ({ task, trajectory, solution, signal }) => {
+      const given = [task.dataSource, solution, task.groundTruth, extraInfo(task, trajectory), config];
+      return pool.ask<RewardValue>(given.map(cloneable), { signal });
     },
+    close: () => pool.close(),
   };
-}
-
-/** The user's function threw; its worker is sound. */
-class ThrownInside extends Error {}
-
-type Answer = { readonly value: RewardValue } | { readonly error: string };
-
-function askWorker(worker: Worker, given: readonly unknown[], signal: AbortSignal): Promise<RewardValue> {
-  return new Promise((resolve, reject) => {
-    const settle = (act: () => void) => {
-      worker.off('message', onMessage).off('error', onError).off('exit', onExit);
-      signal.removeEventListener('abort', onAbort);
-      act();
-    };
-    const onAbort = () => settle(() => reject(signal.reason));
-    const onMessage = (answer: Answer) =>
-      settle(() => ('error' in answer ? reject(new ThrownInside(answer.error)) : resolve(answer.value)));
-    const onError = (error: unknown) => settle(() => reject(error));
-    const onExit = (code: number) => onError(new Error(`the reward's worker ended with code ${code}`));
-    if (signal.aborted) return onAbort();
-    signal.addEventListener('abort', onAbort, { once: true });
-    worker.on('message', onMessage).on('error', onError).on('exit', onExit);
-    worker.postMessage(given);
-  });
 }
 
 /** What verl's reward managers add to a row's `extra_info`. */

@@ -1,9 +1,11 @@
 import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
+import { isSameExpression } from '../lib/answers.ts';
 import type { Clock } from '../lib/clock.ts';
 import { requestLimiter } from '../lib/rate-limit.ts';
 import { type Boundary, openSandbox, type Sandbox } from '../lib/sandbox/sandbox.ts';
 import { sandboxServer } from '../lib/sandbox/sandbox-server.ts';
+import { openSymbolicMaths, type SymbolicMaths } from '../lib/symbolic/symbolic.ts';
 import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
 import { openComputeScore } from './compute-score.ts';
 import { type RewardContext, type RewardValue, reward, type TrajectoryReward } from './reward.ts';
@@ -62,7 +64,10 @@ export async function openDescribedRewards(
         });
   const sandboxOf = lazySandbox(described);
   let needsSandbox = false;
-  const score = computed ? computed.score : ready((source) => named ?? scorerOfSource(source), sandboxOf.get);
+  const symbolic = config.symbolic === true && !computed ? openSymbolicMaths() : undefined;
+  const score = computed
+    ? computed.score
+    : ready((source) => named ?? scorerOfSource(source), sandboxOf.get, symbolic);
   const options = { timeoutMs: 1000 * timeoutSeconds };
   const own = isModelled
     ? rewardModel<TaskRow>({ url: model.url!, model: model.name, name: 'score', ...options, clock })
@@ -87,6 +92,7 @@ export async function openDescribedRewards(
     },
     close: async () => {
       await computed?.close();
+      await symbolic?.close();
       await sandboxOf.close();
     },
   };
@@ -101,9 +107,19 @@ const routerOf = (url: string, name: string) => ({
 type Score = (context: RewardContext<TaskRow>) => RewardValue | Promise<RewardValue>;
 
 const ready =
-  (scorer: (source: string | undefined) => Scorer, sandbox: () => Sandbox): Score =>
+  (
+    scorer: (source: string | undefined) => Scorer,
+    sandbox: () => Sandbox,
+    symbolic: SymbolicMaths | undefined,
+  ): Score =>
   ({ task, trajectory, signal }) =>
-    scorer(task.dataSource)({ solution: trajectory.text, truth: task.groundTruth, sandbox, signal });
+    scorer(task.dataSource)({
+      solution: trajectory.text,
+      truth: task.groundTruth,
+      sandbox,
+      isSame: symbolic ? (answer, truth) => symbolic.isSame(answer, truth, signal) : isSameExpression,
+      signal,
+    });
 
 function limited(score: Score, limits: RewardsDescription['limits'], clock: Clock): Score {
   const { concurrency, requestsPerMinute, tokensPerMinute, tokensPerRequest } = limits;

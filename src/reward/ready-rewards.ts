@@ -1,5 +1,6 @@
 /** Rewards that come with Rollcall: for tasks that have the right answer in `groundTruth`. They read the last reply. */
 import type { Sandbox } from '../lib/sandbox/sandbox.ts';
+import type { SymbolicMaths } from '../lib/symbolic/symbolic.ts';
 import type { Task, Trajectory } from '../types.ts';
 import { codeScore, codeTests } from './code.ts';
 import { type Gsm8kOptions, gsm8kScore } from './gsm8k.ts';
@@ -18,11 +19,21 @@ export function gsm8kReward<T = Task>(options: RewardOptions & Gsm8kOptions = {}
   );
 }
 
+export interface MathsOptions extends RewardOptions {
+  /** Compares by algebra too; made by `openSymbolicMaths()`. */
+  readonly symbolic?: SymbolicMaths;
+}
+
 /** 1 if the answer equals the truth as mathematics. */
-export function mathsReward<T = Task>(options: RewardOptions = {}): TrajectoryReward<T> {
+export function mathsReward<T = Task>({ symbolic, ...options }: MathsOptions = {}): TrajectoryReward<T> {
   return reward<T>(
     'maths',
-    ({ task, trajectory }) => mathsScore(trajectory.text, String(truthOf(task))),
+    ({ task, trajectory, signal }) =>
+      mathsScore(
+        trajectory.text,
+        String(truthOf(task)),
+        symbolic && ((answer, truth) => symbolic.isSame(answer, truth, signal)),
+      ),
     options,
   );
 }
