@@ -9,7 +9,11 @@ export interface Curve {
 const FRAME = { left: 56, top: 40, width: 620, height: 300 };
 
 /** Curves of one or several runs: validation accuracy as lines, rewards in training as dots. */
-export function curveSvg(title: string, curves: readonly Curve[]): string {
+export function curveSvg(
+  title: string,
+  curves: readonly Curve[],
+  note = 'lines: validation problems, greedy; dots: attempts in training',
+): string {
   const last = Math.max(1, ...curves.flatMap(({ points }) => points.map(({ step }) => step)));
   const x = (step: number) => (FRAME.left + (step / last) * FRAME.width).toFixed(1);
   const y = (value: number) => (FRAME.top + (1 - value) * FRAME.height).toFixed(1);
@@ -48,7 +52,7 @@ export function curveSvg(title: string, curves: readonly Curve[]): string {
     `<text x="${FRAME.left}" y="22" font-size="15">${escapeText(title)}</text>`,
     ...rows,
     ...steps,
-    `<text x="${right}" y="${bottom + 36}" text-anchor="end">step (lines: validation problems, greedy; dots: attempts in training)</text>`,
+    `<text x="${right}" y="${bottom + 36}" text-anchor="end">step (${escapeText(note)})</text>`,
     ...drawn,
     '</svg>',
     '',

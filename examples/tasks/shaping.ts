@@ -1,0 +1,28 @@
+/**
+ * The code interpreter's task with a reward for the way as well, in the keys and amounts that verl's users write.
+ * The answer's reward does not mind a broken call that is made good; shaping does.
+ */
+import { shapingReward, type TrainOptions } from 'rollcall';
+import { codeTask, correct, type RangeSum } from './code.ts';
+import type { Exercise } from './exercise.ts';
+
+const shaping = shapingReward<RangeSum>({
+  toolCallSuccess: 0.1,
+  validReasoning: 0.05,
+  invalidToolCall: -0.1,
+  maxTurnsExceeded: -0.5,
+  redundantToolCall: -0.05,
+  toolFormat: 0.05,
+});
+
+/** The control is the answer's reward alone, from the same start on the same tasks. */
+export function shapingTask(seed: number): Exercise<RangeSum> {
+  const task = codeTask(seed);
+  return {
+    ...task,
+    options: { ...task.options, runDir: 'runs/shaping', rewards: [correct, shaping] },
+    controls: { unshaped: { rewards: [correct] } },
+  };
+}
+
+export const options: TrainOptions<RangeSum> = shapingTask(1).options;
