@@ -3,6 +3,7 @@
  * rollout tokens; and that off-policy correction holds where training that ignores it breaks.
  *
  *   npm run prove:algorithms [-- --seeds 1,2] [--variant short] [--part learning,off-policy] [--only grpo,ppo]
+ *                               [--lags 0,4,8] [--rates 3e-4,1e-3,3e-3] [--steps 12]
  *
  * Writes docs/images/algorithms.svg and docs/images/off-policy.svg; the last line is JSON. Runs are kept under --runs
  * and taken from there with --keep.
@@ -15,7 +16,6 @@ import { parseArgs } from 'node:util';
 import { embedded } from '../src/engine/embedded.ts';
 import type { InferenceServer, WeightUpdate } from '../src/inference/server.ts';
 import type { Backend } from '../src/options.ts';
-import { curveSvg } from '../src/quickstart/curve-svg.ts';
 import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
 import { trainOptions } from '../src/quickstart/train-options.ts';
 import { train } from '../src/train.ts';
@@ -23,6 +23,7 @@ import type { Algorithm } from '../src/training/algorithm.ts';
 import { dapo, drGrpo, grpo, gspo, ppo, reinforcePlusPlus, rloo } from '../src/training/algorithms.ts';
 import { corrections } from '../src/training/correction.ts';
 import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
+import { accuracyOverTokens, heatPanels } from './algorithm-figures.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -32,11 +33,15 @@ const { values: flags } = parseArgs({
     only: { type: 'string' },
     runs: { type: 'string', default: 'runs/prove-algorithms' },
     keep: { type: 'boolean', default: false },
+    lags: { type: 'string', default: '0,4,8' },
+    rates: { type: 'string', default: '3e-4,1e-3,3e-3' },
+    steps: { type: 'string', default: '12' },
   },
 });
 const variant = flags.variant as Variant;
 const recipe = RECIPES[variant];
-const seeds = flags.seeds.split(',').map(Number);
+const numbers = (list: string) => list.split(',').map(Number);
+const seeds = numbers(flags.seeds);
 const say = (line: string) => console.error(line);
 const mean = (list: readonly number[]) =>
   list.reduce((sum, value) => sum + value, 0) / Math.max(1, list.length);
@@ -88,6 +93,8 @@ interface Plan {
   readonly lag?: number;
   /** Ends the run once so many tokens were rolled out. */
   readonly tokens?: number;
+  /** Instead of the variant's own number. */
+  readonly steps?: number;
 }
 
 async function run({
@@ -95,26 +102,28 @@ async function run({
   algorithm,
   directory,
   learningRate,
-  lag = 0,
+  lag,
   tokens,
+  steps = recipe.steps,
 }: Plan): Promise<StepMetrics[]> {
   const finished = existsSync(join(directory, 'finished'));
   if (!(flags.keep && finished)) {
     await rm(directory, { recursive: true, force: true });
     const model = await warmStart(seed);
-    const options = trainOptions({ seed, variant, model, runDir: directory, backend: lagging(lag) });
+    const total = tokens === undefined ? steps : 3 * steps;
+    const backend = lagging(lag ?? 0);
+    const options = trainOptions({ seed, variant, steps: total, model, runDir: directory, backend });
     let used = 0;
     for await (const { metrics } of train({
       ...options,
       algorithm,
-      steps: tokens === undefined ? recipe.steps : 3 * recipe.steps,
       // Stretched with the steps, so that every algorithm sees the rates of its own share of the budget.
       optimizer: {
         ...options.optimizer,
         schedule: 'constant',
         ...(learningRate === undefined ? {} : { learningRate }),
       },
-      evaluation: { ...options.evaluation, every: Math.max(1, recipe.evaluateEvery / 2) },
+      evaluation: { ...options.evaluation, every: lag === undefined ? 1 : recipe.evaluateEvery },
     })) {
       used += tokensOf(metrics);
       if (tokens !== undefined && used >= tokens) break;
@@ -160,22 +169,22 @@ const validationOf = ({ metrics }: StepMetrics) =>
   Object.entries(metrics).find(([name]) => name.startsWith('val-core/') && name.includes('/mean@'))?.[1];
 const lastValidation = (steps: readonly StepMetrics[]) =>
   steps.map(validationOf).findLast((value) => value !== undefined);
-const curveOf = (steps: readonly StepMetrics[]) =>
-  steps.map((line) => {
-    const [training, validation] = [line.metrics['critic/score/mean'], validationOf(line)];
-    return {
-      step: line.step,
-      ...(training === undefined ? {} : { training }),
-      ...(validation === undefined ? {} : { validation }),
-    };
+/** Accuracy on the validation problems over the tokens that were rolled out before. */
+function accuracyOf(steps: readonly StepMetrics[]) {
+  let tokens = 0;
+  return steps.flatMap((line) => {
+    tokens += tokensOf(line.metrics);
+    const accuracy = validationOf(line);
+    return accuracy === undefined ? [] : [{ tokens, accuracy }];
   });
+}
 
 async function proveLearning() {
   const chosen = Object.entries(ALGORITHMS).filter(
     ([name]) => !flags.only || flags.only.split(',').includes(name),
   );
   const rows: Record<string, unknown>[] = [];
-  const curves: Parameters<typeof curveSvg>[1][number][] = [];
+  const curves = new Map<string, ReturnType<typeof accuracyOf>[]>();
   for (const seed of seeds) {
     const base = await run({
       seed,
@@ -183,7 +192,7 @@ async function proveLearning() {
       directory: join(flags.runs, `grpo-${seed}`),
     });
     const tokens = base.reduce((sum, { metrics }) => sum + tokensOf(metrics), 0);
-    for (const [index, [name, algorithm]] of chosen.entries()) {
+    for (const [name, algorithm] of chosen) {
       const directory = join(flags.runs, `${name}-${seed}`);
       const steps = name === 'grpo' ? base : await run({ seed, algorithm, directory, tokens });
       const trained = steps.filter(({ step }) => step > 0);
@@ -199,52 +208,82 @@ async function proveLearning() {
         secondsPerStep: mean(trained.map(({ metrics }) => metrics['timing_s/step'] ?? 0)),
         ...(explained.length > 0 ? { explainedVariance: mean(explained) } : {}),
       });
-      if (seed === seeds[0]) curves.push({ name, colour: COLOURS[index]!, points: curveOf(steps) });
+      curves.set(name, [...(curves.get(name) ?? []), accuracyOf(steps)]);
       const row = rows.at(-1)!;
       say(`${name}, seed ${seed}: ${percent(row.before as number)} → ${percent(row.after as number)}`);
     }
   }
-  await draw('algorithms', `Algorithms on the quick start's task, seed ${seeds[0]}`, curves);
+  const lines = [...curves].map(([name, drawn], index) => ({ name, colour: COLOURS[index]!, seeds: drawn }));
+  await draw(
+    'algorithms',
+    accuracyOverTokens("Equal budgets of rollout tokens on the quick start's task, two seeds", lines),
+  );
   return rows;
 }
 
-/** Plain: the engine's log-probs are ignored. Corrected: truncated importance weights, and PPO's clip. */
+/**
+ * The engine's weights are `lag` updates behind. Plain: its log-probs are ignored, as if what it sampled were the
+ * policy's. Corrected: the same, with importance weights from those log-probs.
+ */
 async function proveOffPolicy() {
   const modes: Record<string, Algorithm> = {
     plain: grpo({ clip }),
     corrected: grpo({ clip, correction: corrections.tokenTruncated(2) }),
   };
-  const rows: Record<string, unknown>[] = [];
-  const curves: Parameters<typeof curveSvg>[1][number][] = [];
+  const rows: { lag: number; learningRate: number; mode: string; after: number; [more: string]: unknown }[] =
+    [];
   const [seed] = seeds as [number];
-  for (const lag of [0, 2, 4]) {
-    for (const learningRate of [3e-4, 1e-3]) {
+  for (const lag of numbers(flags.lags)) {
+    for (const learningRate of numbers(flags.rates)) {
       for (const [mode, algorithm] of Object.entries(modes)) {
-        const directory = join(flags.runs, `lag-${lag}-${learningRate}-${mode}`);
-        const steps = await run({ seed, algorithm, directory, learningRate, lag });
+        const directory = join(flags.runs, `lag-${lag}-${learningRate}-${mode}-${seed}`);
+        const steps = await run({
+          seed,
+          algorithm,
+          directory,
+          learningRate,
+          lag,
+          steps: Number(flags.steps),
+        });
+        const accuracies = steps.flatMap((line) => validationOf(line) ?? []);
+        const last = steps.at(-1)!.metrics;
         rows.push({
           lag,
           learningRate,
           mode,
-          after: lastValidation(steps) ?? null,
-          best: Math.max(...steps.flatMap((line) => validationOf(line) ?? [])),
-          gap: steps.at(-1)!.metrics['training/rollout_probs_diff_mean'] ?? null,
+          after: mean(accuracies.slice(-3)),
+          best: Math.max(...accuracies),
+          accuracies,
+          entropy: last['actor/entropy'],
+          gap: last['training/rollout_probs_diff_mean'],
         });
-        say(`lag ${lag}, rate ${learningRate}, ${mode}: ${percent(lastValidation(steps))}`);
-        if (lag === 4) {
-          const name = `${mode}, rate ${learningRate}`;
-          curves.push({ name, colour: COLOURS[curves.length]!, points: curveOf(steps) });
-        }
+        say(`lag ${lag}, rate ${learningRate}, ${mode}: ${accuracies.map((one) => percent(one)).join(' ')}`);
       }
     }
   }
-  await draw('off-policy', 'Weights of the engine four steps behind', curves);
+  const panels = Object.keys(modes).map((name) => ({
+    name,
+    cells: rows
+      .filter(({ mode }) => mode === name)
+      .map(({ lag, learningRate, after }) => ({
+        row: String(lag),
+        column: learningRate.toExponential(),
+        value: after,
+      })),
+  }));
+  await draw(
+    'off-policy',
+    heatPanels('Accuracy at the end, by lag of the engine and learning rate', panels, {
+      rows: 'lag',
+      columns: 'learning rate; mean of the last three evaluations',
+    }),
+  );
   return rows;
 }
 
-async function draw(name: string, title: string, curves: Parameters<typeof curveSvg>[1]): Promise<void> {
+async function draw(name: string, svg: string): Promise<void> {
   await mkdir('docs/images', { recursive: true });
-  await writeFile(join('docs/images', `${name}.svg`), curveSvg(title, curves));
+  await writeFile(join('docs/images', `${name}.svg`), svg);
 }
 
 const parts = flags.part.split(',');

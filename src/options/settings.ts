@@ -240,6 +240,11 @@ export const SETTINGS = {
         maybe(atLeast(0)),
         "Absent: the policy's; a value head starts from nothing, so more helps (verl: ten times).",
       ),
+      epochs: setting(
+        null as number | null,
+        maybe(wholeFrom(1)),
+        "Passes over a batch; absent: the policy's. A critic that is late explains nothing.",
+      ),
       model: setting(null as string | null, maybe(text), 'Absent: starts from the policy.'),
       shared: setting(
         false,

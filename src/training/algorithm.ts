@@ -63,6 +63,8 @@ export interface CriticOptions {
   readonly warmupSteps: number;
   /** Absent: the policy's. Unused where the value head sits on the policy. */
   readonly learningRate?: number;
+  /** Passes over a batch; absent: as many as the policy makes. Unused where the value head sits on the policy. */
+  readonly epochs?: number;
   /** A folder or hub name to start from; absent: the policy's own model. */
   readonly model?: string;
   /** The value head sits on the policy itself: one model, one pass. */
@@ -143,6 +145,9 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
   }
   if (filtration && !(filtration.power >= 0)) {
     refuse(`the power of the policy filtration is ${filtration.power}; use 0 or more, such as 2`);
+  }
+  if (critic?.epochs !== undefined && !(Number.isInteger(critic.epochs) && critic.epochs > 0)) {
+    refuse(`the critic makes ${critic.epochs} passes over a batch; use a whole number of 1 or more`);
   }
   if (critic && !(critic.clip >= 0)) refuse(`the critic's clip is ${critic.clip}; use 0 (off) or more`);
   if ('low' in loss) {

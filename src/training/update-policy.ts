@@ -216,7 +216,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
     criticMetrics['critic/vf_explained_var'] = explainedVariance(values, credit.returns);
     Object.assign(criticMetrics, spread('critic/values', flatten(values)));
     if (!sharesValueHead) {
-      const { learningRate = optimizer.adam.learningRate } = algorithm.critic!;
+      const { learningRate = optimizer.adam.learningRate, epochs = optimizer.epochs } = algorithm.critic!;
       const adam = options.criticAdam ?? { ...optimizer.adam, learningRate };
       const input = {
         trainer: critic,
@@ -229,7 +229,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
       };
       Object.assign(
         criticMetrics,
-        await updateCritic(input, { ...schedule, adam }, trainedContext, progress('critic')),
+        await updateCritic(input, { ...schedule, adam, epochs }, trainedContext, progress('critic')),
       );
     }
   }
@@ -402,10 +402,11 @@ function tokenRecord(
   };
 }
 
-function progressReporter({ onProgress, optimizer }: UpdateOptions, rows: number) {
+function progressReporter({ onProgress, optimizer, algorithm }: UpdateOptions, rows: number) {
   return (phase: UpdateProgress['phase']) => {
     let done = 0;
-    const total = phase === 'actor' || phase === 'critic' ? rows * optimizer.epochs : rows;
+    const passes = { critic: algorithm.critic?.epochs ?? optimizer.epochs, actor: optimizer.epochs };
+    const total = phase === 'actor' || phase === 'critic' ? rows * passes[phase] : rows;
     return (more: number) => {
       done += more;
       onProgress?.({ phase, done, total });

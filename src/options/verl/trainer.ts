@@ -9,6 +9,7 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   same('critic.optim.lr', 'algorithm.critic.learningRate', [1e-5, 1e-6], {
     note: "without it, ours is the policy's",
   }),
+  same('critic.ppo_epochs', 'algorithm.critic.epochs', [1, 4]),
   same('critic.model.path', 'algorithm.critic.model', ['a', 'b']),
   same('trainer.critic_warmup', 'algorithm.critic.warmupSteps', [0, 10]),
   elsewhere('critic.*', TRAINER_BUSINESS, [true, 32]),
