@@ -1,17 +1,21 @@
 /**
- * What tracking costs a rollout: `npm run bench:tracking`. 256 trajectories at once on a scripted engine, whose replies
- * take a fixed time; with every tracker on (event files, MLflow, W&B, traces with text, to stand-ins in another thread)
- * against none, interleaved. The last line is JSON.
+ * What watching costs a rollout: `npm run bench:tracking`. 256 trajectories at once on a scripted engine, whose replies
+ * take a fixed time; with everything on (event files, MLflow, W&B, traces with text, to stand-ins in another thread;
+ * trajectories written to disk; servers and machine looked at) against nothing, interleaved. The last line is JSON.
  */
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { agent, mlflow, mlflowTraces, reward, rollout, type Tracker, tensorboard, wandb } from 'rollcall';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { realClock } from '../src/lib/clock.ts';
 import { startWorker } from '../src/lib/worker.ts';
-import type { Scored } from '../src/types.ts';
+import type { Group } from '../src/types.ts';
+import { watchMachine } from '../src/watch/machine-use.ts';
+import { watchServers, writeServerSamples } from '../src/watch/server-samples.ts';
 import { trackerMemory } from '../src/watch/trackers/memory.ts';
 import { startTracking } from '../src/watch/trackers/tracking.ts';
+import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 
 const TRAJECTORIES = 256;
 const ROUNDS = Number(process.argv[2] ?? 6);
@@ -49,14 +53,11 @@ const tracking = startTracking(trackers, {
 
 const taken = { off: [] as number[], on: [] as number[] };
 const times = { off: [] as number[][], on: [] as number[][] };
-let last: Scored[] = [];
+let last: Group[] = [];
 for (let round = 0; round <= 2 * ROUNDS; round++) {
   const mode = round % 2 === 0 ? 'off' : 'on';
   // What a step leaves to its trackers is sent while the next one rolls out.
-  if (mode === 'on') {
-    tracking.log({ step: round, seconds: round, time: Date.now(), metrics: METRICS });
-    tracking.trace(last);
-  }
+  const watching = mode === 'on' ? startWatching(round) : undefined;
   const began = performance.now();
   const groups = await oneRollout(round + 1);
   if (round > 0) {
@@ -67,7 +68,8 @@ for (let round = 0; round <= 2 * ROUNDS; round++) {
       ),
     );
   }
-  last = groups.flatMap(({ attempts }) => attempts);
+  await watching?.();
+  last = groups;
   await new Promise((resolve) => setTimeout(resolve, 500)); // the queue is empty before the next round
 }
 await tracking.close('finished');
@@ -92,6 +94,23 @@ const result = {
   trouble: tracking.takeNotices(),
 };
 console.log(JSON.stringify(result));
+
+/** All that a run does beside its rollout, with the groups of the step before. */
+function startWatching(step: number): () => Promise<void> {
+  tracking.log({ step, seconds: step, time: Date.now(), metrics: METRICS });
+  tracking.trace(last.flatMap(({ attempts }) => attempts));
+  const clock = realClock();
+  const machine = watchMachine(clock);
+  const load = watchServers(() => [{ name: 'server 0', inFlight: server.inFlight }], clock);
+  const written = writeTrajectories(folder, step, last);
+  return async () => {
+    await written;
+    machine.take();
+    machine.close();
+    await writeServerSamples(folder, step, load.take());
+    load.close();
+  };
+}
 
 function oneRollout(step: number) {
   return rollout({

@@ -37,8 +37,9 @@ const FIRST_MS = 50;
 const MOST_SAMPLES = 256;
 /** A server behind a URL is asked no more often than this; one in this process at every sample. */
 const ASK_REMOTE_MS = 1000;
-/** What a server said counts for so long. */
-const FRESH_MS = 2500;
+/** What a server said counts for so long: until it has been asked twice more. */
+const FRESH_MS = { remote: 2500, local: 500 };
+const kindOf = (name: string) => (/^https?:/.test(name) ? 'remote' : 'local');
 
 type Sample = ReadonlyMap<string, SampledNumbers>;
 interface SampledNumbers {
@@ -58,12 +59,12 @@ export function watchServers(servers: () => readonly SampledServer[], clock: Clo
 
   async function ask({ name, load }: SampledServer): Promise<void> {
     const now = clock.now();
-    const pause = /^https?:/.test(name) ? ASK_REMOTE_MS : 0;
+    const pause = kindOf(name) === 'remote' ? ASK_REMOTE_MS : 0;
     if (!load || asking.has(name) || now - (asked.get(name) ?? -Infinity) < pause) return;
     asking.add(name);
     asked.set(name, now);
     try {
-      const limit = { milliseconds: FRESH_MS, clock, signal: stop.signal };
+      const limit = { milliseconds: FRESH_MS.remote, clock, signal: stop.signal };
       const answer = await withTimeLimit((signal) => load(signal), limit);
       if (answer) said.set(name, { ...answer, at: clock.now() });
     } catch {
@@ -81,7 +82,7 @@ export function watchServers(servers: () => readonly SampledServer[], clock: Clo
       servers: new Map(
         seen.map(({ name, inFlight }) => {
           const known = said.get(name);
-          const fresh = known && now - known.at < FRESH_MS ? known : undefined;
+          const fresh = known && now - known.at < FRESH_MS[kindOf(name)] ? known : undefined;
           const { running = null, queued = null } = fresh ?? {};
           return [name, { inFlight, running, queued }];
         }),
