@@ -43,42 +43,22 @@ async function look(url: string, engine: ServersFlags['engine']): Promise<Row> {
   const http = new HttpClient(url, options);
   try {
     const { model, contextTokens: context } = await server.info();
-    const more = engine === 'vllm' ? await vllmLoad(http) : await sglangLoad(http);
-    return { url, state: 'ready', model, context, ...more };
+    const page = engine === 'vllm' ? '/weight_info' : '/model_info';
+    const { weight_version: version } = await optional<{ weight_version?: string }>(http, page);
+    const load = await server.load();
+    const more = {
+      version,
+      running: load?.running,
+      waiting: load?.queued,
+      cacheUse: load?.kvUse,
+      cacheHits: load?.cacheHits,
+    };
+    return { url, state: 'ready', model, context, ...present(more) };
   } catch (error) {
     return { url, state: 'gone', error: (error as Error).message };
   } finally {
     await Promise.all([server.close(), http.close()]);
   }
-}
-
-async function sglangLoad(http: HttpClient): Promise<Partial<Row>> {
-  const { weight_version } = await optional<{ weight_version?: string }>(http, '/model_info');
-  const { loads } = await optional<{ loads?: readonly Record<string, number>[] }>(http, '/v1/loads');
-  const sum = (name: string) => loads?.reduce((total, load) => total + (load[name] ?? 0), 0);
-  const mean = (name: string) => (loads?.[0]?.[name] === undefined ? undefined : sum(name)! / loads.length);
-  return present({
-    version: weight_version,
-    running: sum('num_running_reqs'),
-    waiting: sum('num_waiting_reqs'),
-    cacheUse: mean('token_usage'),
-    cacheHits: mean('cache_hit_rate'),
-  });
-}
-
-async function vllmLoad(http: HttpClient): Promise<Partial<Row>> {
-  const { weight_version } = await optional<{ weight_version?: string }>(http, '/weight_info');
-  const { status, text } = await http.call('/metrics', { method: 'GET' });
-  const metric = (name: string) => {
-    const value = new RegExp(`^vllm:${name}(?:\\{[^}]*\\})? (\\S+)$`, 'm').exec(text)?.[1];
-    return status === 200 && value !== undefined ? Number(value) : undefined;
-  };
-  return present({
-    version: weight_version,
-    running: metric('num_requests_running'),
-    waiting: metric('num_requests_waiting'),
-    cacheUse: metric('kv_cache_usage_perc'),
-  });
 }
 
 async function optional<R extends object>(http: HttpClient, path: string): Promise<Partial<R>> {

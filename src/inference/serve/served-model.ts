@@ -8,8 +8,9 @@ import type { GenerateRequest, GenerateResult, InferenceServer, ServerInfo } fro
 export interface ServedLoad {
   readonly waiting: number;
   readonly running: number;
-  readonly blocksUsed: number;
+  readonly blocksHeld: number;
   readonly blocks: number;
+  readonly blockTokens: number;
   readonly cachedPromptTokens: number;
   readonly computedPromptTokens: number;
   readonly sampledTokens: number;
