@@ -52,6 +52,8 @@ const tracking = startTracking(trackers, {
 });
 
 const taken = { off: [] as number[], on: [] as number[] };
+/** Processor time of all threads, the stand-ins' too: a busy machine does not change it. */
+const busy = { off: [] as number[], on: [] as number[] };
 const times = { off: [] as number[][], on: [] as number[][] };
 let last: Group[] = [];
 for (let round = 0; round <= 2 * ROUNDS; round++) {
@@ -59,9 +61,12 @@ for (let round = 0; round <= 2 * ROUNDS; round++) {
   // What a step leaves to its trackers is sent while the next one rolls out.
   const watching = mode === 'on' ? startWatching(round) : undefined;
   const began = performance.now();
+  const cpuBefore = process.cpuUsage();
   const groups = await oneRollout(round + 1);
   if (round > 0) {
     taken[mode].push(performance.now() - began);
+    const { user, system } = process.cpuUsage(cpuBefore);
+    busy[mode].push((user + system) / 1000);
     times[mode].push(
       groups.flatMap(({ attempts }) =>
         attempts.map(({ trajectory: { spans } }) => spans.at(-1)!.end - spans[0]!.start),
@@ -88,6 +93,8 @@ const result = {
   rounds: ROUNDS,
   millisecondsOff: Math.round(quantile(taken.off, 0.5)),
   millisecondsOn: Math.round(quantile(taken.on, 0.5)),
+  cpuMillisecondsOff: Math.round(quantile(busy.off, 0.5)),
+  cpuMillisecondsOn: Math.round(quantile(busy.on, 0.5)),
   throughputOnToOff: Number((quantile(taken.off, 0.5) / quantile(taken.on, 0.5)).toFixed(3)),
   p50OffToOn: Number(ratio(0.5).toFixed(3)),
   p99OffToOn: Number(ratio(0.99).toFixed(3)),
