@@ -76,6 +76,36 @@ describe('search over documents on this machine', () => {
   });
 });
 
+describe('mathematics', () => {
+  const open = async (name: string) =>
+    (await toolsFromConfig([{ name }], { directory: '.', source: 'here' })).tools;
+
+  test('tools that a file names only by name have their own schema', async () => {
+    const calls: [string, object, string][] = [
+      ['calculator', { expression: '2(3+4)' }, '14'],
+      ['geometry_calculator', { formula: 'hypotenuse', values: { leg: 3, other_leg: 4 } }, 'hypotenuse = 5'],
+      [
+        'angle_solver',
+        { relation: 'triangle', angles: ['2x', 'x', '90'] },
+        'x = 30; the angles are 60, 30, 90',
+      ],
+      ['symbolic_maths', { operation: 'differentiate', expression: 'x^2' }, '2x'],
+    ];
+    for (const [name, given, result] of calls) {
+      expect((await callOnce(await open(name), name, given)).result).toBe(result);
+    }
+  }, 60_000);
+
+  test('algebra without a result is told to the model', async () => {
+    const run = await callOnce(await open('symbolic_maths'), 'symbolic_maths', {
+      operation: 'solve',
+      expression: 'x = x + 1',
+    });
+    expect(run.problem).toMatchObject({ kind: 'tool-threw' });
+    expect(run.result).toContain('no solution for x was found');
+  }, 60_000);
+});
+
 describe('the code interpreter in a sandbox of this machine', () => {
   const open = async (config: object) =>
     (

@@ -404,6 +404,17 @@ describe('K7 default scorers', () => {
     expect(group!.attempts[0]!.reward).toBeCloseTo(expected);
   });
 
+  test('answers with letters are compared by algebra where rewards.config.symbolic says so', async () => {
+    const task = row({ dataSource: 'lighteval/MATH', groundTruth: 'x^2+2x+1' });
+    for (const symbolic of [true, false]) {
+      const { rewards } = await open({ config: { symbolic } });
+      const [group] = await play<TaskRow>(() => 'thus \\boxed{(x+1)^2}', rewards, {
+        tasks: [{ index: 0, task }],
+      });
+      expect(group!.attempts[0]!.reward).toBe(symbolic ? 1 : 0);
+    }
+  }, 60_000);
+
   test('an unknown source, none, and an unknown name are errors before the start', async () => {
     const { check } = await open({});
     check(row({ dataSource: 'openai/gsm8k', groundTruth: '7' }));

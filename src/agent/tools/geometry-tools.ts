@@ -139,11 +139,11 @@ function solveAngles(relation: string, angles: readonly string[]): string {
       : `the angles do not fit: they are off by ${shown(error(0))} degrees`;
   }
   const [start, slope] = [error(0), error(1) - error(0)];
-  if (Math.abs(slope) < 1e-12) throw new Error(`the relation does not depend on ${letter}`);
-  const value = -start / slope;
-  if (Math.abs(error(value)) > 1e-6 || Math.abs(error(2) - (start + 2 * slope)) > 1e-6) {
+  if (Math.abs(error(2) - (start + 2 * slope)) > 1e-6) {
     throw new Error(`the angles are not linear in ${letter}; use an equation solver`);
   }
+  if (Math.abs(slope) < 1e-12) throw new Error(`the relation does not depend on ${letter}`);
+  const value = -start / slope;
   return `${letter} = ${shown(value)}; the angles are ${at(value).map(shown).join(', ')}`;
 }
 
