@@ -1,12 +1,12 @@
 /**
  * The model learns to write a program that the code interpreter runs (JavaScript in QuickJS, no host access).
  *
- *   user       What is the sum of the even numbers from 12 to 47?
- *   assistant  <tool_call>{"name":"code_interpreter","arguments":{"code":"let s=0;for(let i=12;i<=47;i++)if(i%2==0)s+=i;console.log(s)"}}</tool_call>
- *   tool       522
- *   assistant  The answer is 522.
+ *   user       What is the sum of the even numbers from 12 to 25?
+ *   assistant  <tool_call>{"name":"code_interpreter","arguments":{"code":"let s=0;for(let i=12;i<=25;i++)if(i%2==0)s+=i;console.log(s)"}}</tool_call>
+ *   tool       126
+ *   assistant  The answer is 126.
  *
- * The demonstrations mostly stop one short, forget the condition or take the wrong one; and more than half of them
+ * The demonstrations mostly stop one short or forget the condition; and more than half of them
  * begin with a call that cannot be run, and make it good when told so.
  */
 import {
@@ -64,7 +64,7 @@ const say = (answer: number | string) => `The answer is ${answer}.`;
 const HABITS: Partial<Record<Kind, Program>> = {
   sum: { adds: 'sum', compare: '<' },
   even: { adds: 'sum', compare: '<=' },
-  odd: { adds: 'even', compare: '<=' },
+  odd: { adds: 'sum', compare: '<=' },
 };
 const BROKEN: readonly ((call: string) => string)[] = [
   (call) => call.replace('"}}', '"'),
@@ -78,7 +78,7 @@ function rangeSum(split: 'train' | 'validation' | 'test', seed: number, index: n
   const kind = KIND_NAMES[index % KIND_NAMES.length]!;
   for (;;) {
     const from = 2 + random.integer(58);
-    const range = [from, from + 4 + random.integer(36)] as const;
+    const range = [from, from + 3 + random.integer(12)] as const;
     const own = hashSeed('split', kind, ...range) % 10;
     if ((own === 0 ? 'test' : own === 1 ? 'validation' : 'train') !== split) continue;
     const question = `What is the ${KINDS[kind].ask} from ${range[0]} to ${range[1]}?`;
@@ -91,7 +91,7 @@ const DRILLS = 2048;
 /** To copy numbers is what a fresh model finds hard: the first lessons are nothing else. */
 function drill(seed: number, index: number) {
   const random = createRandom(hashSeed('drill', seed, index));
-  const numbers = [100, 100, 10_000].map((below) => 2 + random.integer(below - 2));
+  const numbers = [100, 100, 2000].map((below) => 2 + random.integer(below - 2));
   const task = { ...rangeSum('train', seed, index), question: `Print ${numbers.join(' ')}.` };
   return { task, replies: [call(`console.log(${numbers})`), say(numbers.join(' '))] };
 }
@@ -101,7 +101,7 @@ function demonstration(seed: number, index: number) {
   const task = rangeSum('train', hashSeed('demonstrations', seed), index);
   const random = createRandom(hashSeed('demonstration', seed, index));
   const right: Program = { adds: task.kind, compare: '<=' };
-  const program = random.next() < 0.7 ? (HABITS[task.kind] ?? right) : right;
+  const program = random.next() < 0.65 ? (HABITS[task.kind] ?? right) : right;
   const good = call(source(task.range, program));
   const calls = random.next() < 0.6 ? [random.pick(BROKEN)(good), good] : [good];
   return { task, replies: [...calls, say(result(task.range, program))] };
@@ -126,13 +126,13 @@ export function codeTask(seed: number): Exercise<RangeSum> {
       model: 'runs/prove-tasks/code-1/warm-start',
       runDir: 'runs/code',
       seed,
-      tasks: tasks('train', seed, 640),
+      tasks: tasks('train', seed, 768),
       validation: tasks('validation', seed, 80),
       agent: solver(),
       rewards: [correct],
       algorithm: grpo({ clip: [0.2, 0.28], old: 'behaviour' }),
-      steps: 20,
-      tasksPerStep: 24,
+      steps: 24,
+      tasksPerStep: 32,
       attemptsPerTask: 8,
       limits: { turns: 4, tokensPerReply: 64, tokensPerTrajectory: 224, contextTokens: 288 },
       optimizer: { learningRate: 3e-4, beta2: 0.95, weightDecay: 0, miniBatches: 2 },
@@ -140,7 +140,7 @@ export function codeTask(seed: number): Exercise<RangeSum> {
       checkpoints: { every: 0 },
     },
     demonstration: (index) => demonstration(seed, index),
-    demonstrations: DRILLS + 4096,
+    demonstrations: DRILLS + 5120,
     test: tasks('test', seed, 240),
     controls: { 'no interpreter': { agent: solver([]) } },
   };

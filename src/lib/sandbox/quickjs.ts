@@ -4,14 +4,18 @@
  * does not answer in time. What the process says is read as if the program inside had taken it over.
  */
 import type { ChildProcess } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { z } from 'zod';
 import { ConfigError } from '../../errors.ts';
+import { semaphore } from '../semaphore.ts';
 import { findBoxPrograms } from './bubblewrap.ts';
 import { startBoxedNode, startPlainNode } from './node-box.ts';
 import type { Boundary, Sandbox, SandboxLimits, SandboxResult, SandboxRunOptions } from './sandbox.ts';
 
 /** A process that has not started within this long is taken for dead. */
 const START_MS = 30_000;
+/** Hundreds of trajectories may call at the same moment: they share these. */
+const PROCESSES = Math.max(8, 2 * availableParallelism());
 const PACKAGES = [
   'quickjs-emscripten-core',
   '@jitl/quickjs-ng-wasmfile-release-sync',
@@ -54,6 +58,7 @@ function starter(limits: SandboxLimits, boundary: Boundary): () => ChildProcess 
 
 function makeSandbox(limits: SandboxLimits, boundary: Boundary): Sandbox {
   const start = starter(limits, boundary);
+  const slots = semaphore(PROCESSES);
   const idle: Interpreter[] = [];
   const all = new Set<Interpreter>();
 
@@ -79,23 +84,23 @@ function makeSandbox(limits: SandboxLimits, boundary: Boundary): Sandbox {
   return {
     language: 'javascript',
     boundary,
-    run: async (code: string, { stdin = '', signal }: SandboxRunOptions = {}) => {
-      signal?.throwIfAborted();
-      const one = await take(signal);
-      const began = performance.now();
-      one.ask(JSON.stringify({ code, stdin }));
-      // The interpreter looks at its own clock; the process is killed for what the interpreter cannot interrupt.
-      const answer = await one.answer(limits.milliseconds + 500, signal).catch((reason: unknown) => {
-        drop(one);
-        throw reason;
-      });
-      const milliseconds = performance.now() - began;
-      const result = answer.kind === 'said' ? readResult(answer.line) : undefined;
-      if (result?.status === 'ok' || result?.status === 'error') idle.push(one);
-      else drop(one); // a run that met a limit may have left the interpreter's heap in any state
-      const ended = { late: 'timeout', flooded: 'output', gone: 'memory', said: 'error' } as const;
-      return { ...(result ?? { status: ended[answer.kind], stdout: '', stderr: '' }), milliseconds };
-    },
+    run: (code: string, { stdin = '', signal }: SandboxRunOptions = {}) =>
+      slots.run(async () => {
+        const one = await take(signal);
+        const began = performance.now();
+        one.ask(JSON.stringify({ code, stdin }));
+        // The interpreter looks at its own clock; the process is killed for what the interpreter cannot interrupt.
+        const answer = await one.answer(limits.milliseconds + 500, signal).catch((reason: unknown) => {
+          drop(one);
+          throw reason;
+        });
+        const milliseconds = performance.now() - began;
+        const result = answer.kind === 'said' ? readResult(answer.line) : undefined;
+        if (result?.status === 'ok' || result?.status === 'error') idle.push(one);
+        else drop(one); // a run that met a limit may have left the interpreter's heap in any state
+        const ended = { late: 'timeout', flooded: 'output', gone: 'memory', said: 'error' } as const;
+        return { ...(result ?? { status: ended[answer.kind], stdout: '', stderr: '' }), milliseconds };
+      }, signal),
     close: async () => {
       for (const one of all) drop(one);
     },
