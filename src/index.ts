@@ -109,7 +109,18 @@ export { type EmbeddedOptions, embedded } from './engine/embedded.ts';
 export { type CreateModelOptions, createModel, type ModelSize } from './engine/model/create.ts';
 export * as errors from './errors.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
+export type { CeilingRules } from './gateway/ceiling.ts';
 export { type GatewayOptions, gateway } from './gateway/gateway.ts';
+export { firstCome } from './gateway/policies/first-come.ts';
+export { longestFirst } from './gateway/policies/longest-first.ts';
+export { type ProgramRules, programs } from './gateway/policies/programs.ts';
+export type {
+  Decision,
+  Policy,
+  SchedulingView,
+  ServerView,
+  WaitingRequest,
+} from './gateway/scheduling-view.ts';
 export {
   type ChatEndpoint,
   type ChatEndpointOptions,

@@ -1,4 +1,8 @@
 import { embedded } from '../engine/embedded.ts';
+import type { GatewayOptions } from '../gateway/gateway.ts';
+import { firstCome } from '../gateway/policies/first-come.ts';
+import { longestFirst } from '../gateway/policies/longest-first.ts';
+import { programs } from '../gateway/policies/programs.ts';
 import type { LaunchOptions } from '../inference/launch.ts';
 import type { Backend } from '../options.ts';
 import { servers } from './servers.ts';
@@ -11,12 +15,12 @@ const OF_STARTED_SERVERS = ['portStart', 'tensorParallel', 'memoryShare', 'logLe
 
 /** Where tokens are made, from `servers.*`. What is another's business is said in one line. */
 export function assembleBackend(described: Described, warn: (message: string) => void): Backend {
-  const { engine, mode, urls, replicas, timeoutSeconds, startSeconds, retries } = described;
+  const { engine, mode, urls, replicas, timeoutSeconds, startSeconds } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
     const set = names.filter((name) => described[name] !== SETTINGS.servers[name].default);
     if (set.length > 0) warn(`${set.map((name) => `servers.${name}`).join(', ')}: ${why}`);
   };
-  const common = { timeoutSeconds, startSeconds, gateway: { tries: retries + 1 } };
+  const common = { timeoutSeconds, startSeconds, gateway: gatewayOf(described) };
   if (mode === 'server') {
     unheard([...OF_STARTED_SERVERS, 'replicas'], 'the business of the servers at servers.urls');
     return servers({ urls, engine: engine === 'embedded' ? 'rollcall' : (engine as 'sglang'), ...common });
@@ -26,7 +30,7 @@ export function assembleBackend(described: Described, warn: (message: string) =>
       [...OF_STARTED_SERVERS, 'timeoutSeconds', 'startSeconds'],
       'nothing to do: the embedded engine runs in this process',
     );
-    return { ...embedded({ servers: replicas }), gateway: { tries: retries + 1 } };
+    return { ...embedded({ servers: replicas }), gateway: gatewayOf(described) };
   }
   const { portStart, tensorParallel, memoryShare, logLevel } = described;
   return servers({
@@ -40,4 +44,14 @@ export function assembleBackend(described: Described, warn: (message: string) =>
     },
     ...common,
   });
+}
+
+const POLICIES = { 'first-come': firstCome, programs, 'longest-first': longestFirst } as const;
+
+function gatewayOf({ retries, policy, ceiling }: Described): GatewayOptions {
+  return {
+    tries: retries + 1,
+    ...(policy === 'none' ? {} : { policy: POLICIES[policy as keyof typeof POLICIES]() }),
+    ...(ceiling ? { ceiling: {} } : {}),
+  };
 }

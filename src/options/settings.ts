@@ -349,6 +349,16 @@ export const SETTINGS = {
     timeoutSeconds: setting(60, atLeast(1), 'For a request to a server to be answered at all.'),
     retries: setting(3, wholeFrom(0), 'Elsewhere, with the same ids.'),
     startSeconds: setting(300, atLeast(1), 'Loading a large model takes minutes.'),
+    policy: setting(
+      'none',
+      oneOf('none', 'first-come', 'programs', 'longest-first'),
+      'Every request is sent at once; with more trajectories than K/V memory holds, programs is faster.',
+    ),
+    ceiling: setting(
+      false,
+      boolean,
+      'Requests per server follow the load it reports; off, because engines queue for themselves.',
+    ),
   },
   loggers: setting<readonly string[]>(['console'], texts, 'metrics.jsonl is always written.'),
   trace: {

@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { assembleBackend } from './assemble-servers.ts';
+import { SETTINGS } from './settings.ts';
+
+const DEFAULTS = Object.fromEntries(
+  Object.entries(SETTINGS.servers).map(([name, setting]) => [name, setting.default]),
+) as Parameters<typeof assembleBackend>[0];
+const gatewayOf = (more: Partial<typeof DEFAULTS>) =>
+  assembleBackend({ ...DEFAULTS, ...more }, () => {}).gateway!;
+
+test('requests are sent at once unless a policy or a ceiling is chosen', () => {
+  expect(gatewayOf({})).toEqual({ tries: 4 });
+  expect(gatewayOf({ ceiling: true })).toEqual({ tries: 4, ceiling: {} });
+  const urls = ['http://127.0.0.1:30000'];
+  for (const policy of ['first-come', 'programs', 'longest-first'] as const) {
+    const given = [gatewayOf({ policy }), gatewayOf({ policy, mode: 'server', engine: 'sglang', urls })];
+    for (const { policy: chosen } of given) expect(chosen).toBeTypeOf('function');
+  }
+});
