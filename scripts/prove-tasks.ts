@@ -36,6 +36,9 @@ const { values: flags } = parseArgs({
   },
 });
 const tiny = flags.variant === 'tiny';
+const seeds = flags.seeds.split(',').map(Number);
+const GREENS = ['#0a7', '#06c', '#094'];
+const REDS = ['#c50', '#c36', '#a80'];
 const backend = embedded();
 const say = (line: string) => console.error(line);
 const percent = (value: number | undefined) => (value === undefined ? '–' : `${(100 * value).toFixed(1)} %`);
@@ -131,7 +134,7 @@ async function prove(name: string, seed: number, curves: Curve[]) {
   const after = await measure(run.model);
   const seconds = secondsSince(began);
   say(`${name}, seed ${seed}: ${JSON.stringify({ before, after, seconds })}`);
-  curves.push(curveOf(`seed ${seed}`, ['#0a7', '#36c', '#808'][curves.length % 3]!, run, exercise));
+  curves.push(curveOf(`seed ${seed}`, GREENS[seeds.indexOf(seed) % 3]!, run, exercise));
   const controls: Record<string, { trainedSo: number; trainedThenSo: number }> = {};
   for (const [what, change] of flags.controls === 'true' ? Object.entries(exercise.controls) : []) {
     const changed = { ...exercise, options: { ...exercise.options, ...change } };
@@ -141,7 +144,7 @@ async function prove(name: string, seed: number, curves: Curve[]) {
       trainedThenSo: (await measure(run.model, changed)).accuracy,
     };
     say(`${name}, seed ${seed}, ${what}: ${JSON.stringify(controls[what])}`);
-    curves.push(curveOf(`${what}, seed ${seed}`, '#c50', control, changed));
+    curves.push(curveOf(`${what}, seed ${seed}`, REDS[seeds.indexOf(seed) % 3]!, control, changed));
   }
   const tokens = run.steps.reduce((sum, { metrics }) => sum + (metrics['perf/total_num_tokens'] ?? 0), 0);
   return { task: name, seed, before, after, controls, steps: run.steps.length - 1, tokens, seconds };
@@ -150,7 +153,7 @@ async function prove(name: string, seed: number, curves: Curve[]) {
 /** How soon calls are valid with shaping and without it, in attempts of training. */
 async function compareShaping(seed: number, curves: Curve[]) {
   const warm = await warmStart(BASE.shaping!, seed);
-  const of = async (name: string, label: string, colour: string) => {
+  const of = async (name: string, label: string, colours: readonly string[]) => {
     const { steps } = await grpoRun(name, seed, warm, TASKS[name]!(seed));
     const points = steps
       .filter(({ step }) => step > 0)
@@ -159,7 +162,7 @@ async function compareShaping(seed: number, curves: Curve[]) {
         validation: metrics['tools/valid'] ?? 0,
         training: metrics['reward/correct/mean'] ?? 0,
       }));
-    curves.push({ name: `${label}, seed ${seed}`, colour, points });
+    curves.push({ name: `${label}, seed ${seed}`, colour: colours[seeds.indexOf(seed) % 3]!, points });
     const reached = (share: number) => points.find(({ validation }) => validation >= share)?.step ?? null;
     return {
       validFirst: points[0]!.validation,
@@ -168,7 +171,7 @@ async function compareShaping(seed: number, curves: Curve[]) {
       stepAt95: reached(0.95),
     };
   };
-  return { shaped: await of('shaping', 'shaped', '#0a7'), unshaped: await of('code', 'unshaped', '#c50') };
+  return { shaped: await of('shaping', 'shaped', GREENS), unshaped: await of('code', 'unshaped', REDS) };
 }
 
 async function draw(name: string, ...drawn: Parameters<typeof curveSvg>): Promise<void> {
@@ -178,7 +181,6 @@ async function draw(name: string, ...drawn: Parameters<typeof curveSvg>): Promis
 }
 
 const results: object[] = [];
-const seeds = flags.seeds.split(',').map(Number);
 for (const name of flags.only.split(',')) {
   const curves: Curve[] = [];
   for (const seed of seeds) results.push(await prove(name, seed, curves));

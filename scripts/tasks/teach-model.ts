@@ -11,12 +11,9 @@ import { type Pace, teach } from '../../src/quickstart/teach.ts';
 import { demonstrate } from '../../src/quickstart/teacher.ts';
 import { CHAT_TEMPLATE, createTokenizerFiles, writeTokenizer } from '../../src/quickstart/tokenizer.ts';
 
-const SHAPE = process.env.SHAPE
-  ? JSON.parse(process.env.SHAPE)
-  : { hidden: 64, layers: 3, heads: 4, kvHeads: 4, headSize: 16, intermediate: 160 };
-const PACE: Pace = process.env.PACE
-  ? JSON.parse(process.env.PACE)
-  : { batch: 16, learningRate: 4e-3, finalShare: 0.03, warmupSteps: 50 };
+/** A model of 0.15M weights, and the words of its task. */
+const SHAPE = { hidden: 64, layers: 3, heads: 4, kvHeads: 4, headSize: 16, intermediate: 160 };
+const PACE: Pace = { batch: 16, learningRate: 4e-3, finalShare: 0.03, warmupSteps: 50 };
 /** So many demonstrations say every word of their task. */
 const DEMONSTRATIONS_OF_WORDS = 768;
 
@@ -54,7 +51,7 @@ export async function teachModel<T>(options: TeachModelOptions<T>): Promise<numb
     const lesson = {
       create: exercise.demonstration,
       first: 0,
-      count: tiny ? 32 : Number(process.env.DEMOS ?? exercise.demonstrations),
+      count: tiny ? 32 : exercise.demonstrations,
       pace: PACE,
     };
     const tokens = await teach(lesson, {

@@ -39,11 +39,12 @@ export function curveSvg(
       .filter(({ validation }) => validation !== undefined)
       .map(({ step, validation }) => `${x(step)},${y(validation!)}`)
       .join(' ');
-    const legend = FRAME.left + 12 + index * 150;
+    const [row, place] = [Math.floor(index / 4), index % 4];
+    const [legend, base] = [FRAME.left + 12 + place * 150, bottom - 12 - 18 * row];
     return (
       `${dots.join('')}<polyline points="${line}" fill="none" stroke="${colour}" stroke-width="2"/>` +
-      `<rect x="${legend}" y="${bottom - 22}" width="12" height="12" fill="${colour}"/>` +
-      `<text x="${legend + 18}" y="${bottom - 12}">${escapeText(name)}</text>`
+      `<rect x="${legend}" y="${base - 10}" width="12" height="12" fill="${colour}"/>` +
+      `<text x="${legend + 18}" y="${base}">${escapeText(name)}</text>`
     );
   });
   return [
