@@ -73,7 +73,7 @@ export function Chart({ title, lines, smoothing, at, onPick }: ChartProps) {
         height: HEIGHT,
         padding: [8, 8, 0, 0],
         legend: { show: false },
-        scales: { x: { time: false } },
+        scales: { x: { time: false }, y: { range: (_, least, most) => rangeOf(least, most) } },
         cursor: { sync: { key: sync.key }, points: { size: 6 }, drag: { x: true, y: false } },
         axes: [
           { ...axis, size: 24 },
@@ -130,6 +130,14 @@ export function Chart({ title, lines, smoothing, at, onPick }: ChartProps) {
   }, [lines, smoothing, theme]);
 
   return <div ref={place} className="plot" role="img" aria-label={describe(title, lines)} />;
+}
+
+/** A line that stays the same lies at the bottom or in the middle, not at the edge of a scale that means nothing. */
+function rangeOf(least: number, most: number): uPlot.Range.MinMax {
+  if (!Number.isFinite(least)) return [0, 1]; // nothing is known
+  if (least === most)
+    return least === 0 ? [0, 1] : [least - Math.abs(least) / 2, least + Math.abs(least) / 2];
+  return uPlot.rangeNum(least, most, 0.1, true);
 }
 
 /** What a person who does not see the curve is told. */
