@@ -129,6 +129,9 @@ function classify(leaf: Leaf, place: Place): Given {
   const isOurs = KNOWN_OPTIONS.has(leaf.key);
   if (isOurs && !row) return { ...leaf, place };
   if (row) return { ...leaf, place, row };
+  // `mode: asynchronous` beside `mode.staleness: 2`.
+  if (typeof leaf.value === 'string' && KNOWN_OPTIONS.has(`${leaf.key}.kind`))
+    return classify({ ...leaf, key: `${leaf.key}.kind` }, place);
   if (isGroup(leaf.key)) {
     if (isEmptyGroup(leaf.value)) return { ...leaf, place, row: NOTHING };
     throw new ConfigError(`${leaf.where}: ${leaf.key} is ${shown(leaf.value)}, but it is a group of options`);

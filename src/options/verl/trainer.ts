@@ -1,4 +1,5 @@
 import { elsewhere, means, notYet, same, shown, type VerlRow } from '../verl-row.ts';
+import { MODE_KEYS } from './modes.ts';
 import { asList, NO_LIMIT, RAY_BUSINESS, TRAINER_BUSINESS } from './words.ts';
 
 /** verl: −1 and 0 are never; here 0 is never. */
@@ -87,7 +88,7 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   elsewhere('trainer.max_critic_ckpt_to_keep', 'the critic is in the same checkpoint', [1, 2]),
   elsewhere('trainer.del_local_ckpt_after_load', 'checkpoints.keep decides', [true, false]),
   elsewhere('trainer.default_hdfs_dir', 'checkpoints are written to local disk', [null, 'a']),
-  notYet('trainer.v1.trainer_mode', 'sync', 'separate_async', 'asynchronous training'),
+  ...MODE_KEYS,
   elsewhere('ray_kwargs.*', RAY_BUSINESS, [1, 2]),
   elsewhere('ray_init.*', RAY_BUSINESS, [1, 2]),
   elsewhere('hydra.*', RAY_BUSINESS, [1, 2]),
