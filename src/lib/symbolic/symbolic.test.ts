@@ -26,7 +26,7 @@ test.each([
   '%s is %s',
   async (answer, truth) => {
     expect(await maths.isSame(answer, truth)).toBe(true);
-    },
+  },
   60_000,
 );
 
