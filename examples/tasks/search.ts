@@ -139,7 +139,7 @@ export function searchTask(seed: number): Exercise<Lookup> {
       model: 'runs/prove-tasks/search-1/warm-start',
       runDir: 'runs/search',
       seed,
-      tasks: tasks('train', seed, 640),
+      tasks: tasks('train', seed, 480),
       validation: tasks('validation', seed, 72),
       agent: reader(search),
       rewards: [found],
