@@ -47,7 +47,7 @@ const mean = (list: readonly number[]) =>
   list.reduce((sum, value) => sum + value, 0) / Math.max(1, list.length);
 const percent = (value: number | undefined) => (value === undefined ? '–' : `${(100 * value).toFixed(1)} %`);
 
-const COLOURS = ['#0a7', '#c33', '#36c', '#e80', '#808', '#088', '#666'];
+const COLOURS = ['#0a7', '#c33', '#36c', '#e80', '#808', '#111', '#999'];
 const clip: [number, number] = [0.2, 0.28];
 const ALGORITHMS: Record<string, Algorithm> = {
   grpo: grpo({ clip, old: 'behaviour' }),
@@ -126,7 +126,7 @@ async function run({
       evaluation: { ...options.evaluation, every: lag === undefined ? 1 : recipe.evaluateEvery },
     })) {
       used += tokensOf(metrics);
-      if (tokens !== undefined && used >= tokens) break;
+      if (tokens !== undefined && used >= tokens) break; // nearestTo() may leave this step out again
     }
     await writeFile(join(directory, 'finished'), '');
   }
@@ -169,6 +169,18 @@ const validationOf = ({ metrics }: StepMetrics) =>
   Object.entries(metrics).find(([name]) => name.startsWith('val-core/') && name.includes('/mean@'))?.[1];
 const lastValidation = (steps: readonly StepMetrics[]) =>
   steps.map(validationOf).findLast((value) => value !== undefined);
+/** The steps up to the one after which the tokens come nearest to a budget: within half a step of it. */
+function nearestTo(tokens: number, steps: readonly StepMetrics[]): StepMetrics[] {
+  let used = 0;
+  const distances = steps.map(({ metrics }) => {
+    used += tokensOf(metrics);
+    return Math.abs(used - tokens);
+  });
+  return steps.slice(0, distances.indexOf(Math.min(...distances)) + 1);
+}
+
+const median = (list: readonly number[]) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? 0;
+
 /** Accuracy on the validation problems over the tokens that were rolled out before. */
 function accuracyOf(steps: readonly StepMetrics[]) {
   let tokens = 0;
@@ -194,7 +206,8 @@ async function proveLearning() {
     const tokens = base.reduce((sum, { metrics }) => sum + tokensOf(metrics), 0);
     for (const [name, algorithm] of chosen) {
       const directory = join(flags.runs, `${name}-${seed}`);
-      const steps = name === 'grpo' ? base : await run({ seed, algorithm, directory, tokens });
+      const steps =
+        name === 'grpo' ? base : nearestTo(tokens, await run({ seed, algorithm, directory, tokens }));
       const trained = steps.filter(({ step }) => step > 0);
       const middle = trained.slice(Math.floor(trained.length / 3), Math.ceil((2 * trained.length) / 3));
       const explained = middle.flatMap(({ metrics }) => metrics['critic/vf_explained_var'] ?? []);
@@ -205,7 +218,7 @@ async function proveLearning() {
         after: lastValidation(steps) ?? null,
         steps: trained.length,
         tokens: trained.reduce((sum, { metrics }) => sum + tokensOf(metrics), 0),
-        secondsPerStep: mean(trained.map(({ metrics }) => metrics['timing_s/step'] ?? 0)),
+        secondsPerStep: median(trained.map(({ metrics }) => metrics['timing_s/step'] ?? 0)),
         ...(explained.length > 0 ? { explainedVariance: mean(explained) } : {}),
       });
       curves.set(name, [...(curves.get(name) ?? []), accuracyOf(steps)]);
