@@ -15,13 +15,13 @@ const shaping = shapingReward<RangeSum>({
   toolFormat: 0.05,
 });
 
-/** The control is the answer's reward alone, from the same start on the same tasks. */
+/** To be compared with `codeTask` of the same seed: the same start, the same tasks, the answer's reward alone. */
 export function shapingTask(seed: number): Exercise<RangeSum> {
   const task = codeTask(seed);
   return {
     ...task,
     options: { ...task.options, runDir: 'runs/shaping', rewards: [correct, shaping] },
-    controls: { unshaped: { rewards: [correct] } },
+    controls: {},
   };
 }
 
