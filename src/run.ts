@@ -180,7 +180,7 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   }
 }
 
-/** Scored on servers of other processes after every update, to see that it arrived; and what tokenizers must agree on. */
+/** Scored on every server after each update, to see that it arrived; and what tokenizers must agree on. */
 const CANARIES = [
   'The quick brown fox jumps over the lazy dog. 17 + 25 = 42, and 9 × 8 = 72.',
   'Question: Anna has 3 apples and buys 4 more. How many does she have now?\nAnswer: she has 7 apples.',
@@ -188,14 +188,20 @@ const CANARIES = [
 ];
 
 /** Servers that do not have the weights they were sent get no requests; without any other the run stops. */
-async function attest(attestor: Attestor, server: Gateway, trainer: Trainer): Promise<void> {
-  const verdicts = await attestor.check(server.servers(), async (prompts) => {
+async function attest(
+  attestor: Attestor,
+  server: Gateway,
+  trainer: Trainer,
+  sent: 'weights' | 'adapter',
+): Promise<void> {
+  const trainerScores = async (prompts: readonly Int32Array[]) => {
     const rows = prompts.map((ids) => ({ ids, targets: new Uint8Array(ids.length).fill(1).fill(0, 0, 1) }));
     const { logprob } = await trainer.score(rows, { temperature: 1, outputs: ['logprob'] });
     return logprob!.map((row) => row.subarray(1));
-  });
-  for (const { name, state, why } of verdicts) {
-    if (state === 'failed') server.exclude(name, `the update did not arrive: ${why}`);
+  };
+  for (const { name, state, why } of await attestor.check(server.servers(), trainerScores, sent)) {
+    if (state === 'failed') server.exclude(name, `the update did not arrive: ${why}`, { forGood: true });
+    if (state === 'unreachable') server.exclude(name, why!);
   }
 }
 
@@ -263,7 +269,9 @@ async function startRun<T extends Task>(
   const secondsBefore = state?.seconds ?? 0;
   const seconds = () => secondsBefore + clock.now() / 1000;
   let timings: Metrics = {};
-  const attestor = sendFirst ? new Attestor(CANARIES.map((text) => format.encodeText(text))) : undefined;
+  const serverInfo = await server.info();
+  const attested = sendFirst || (serverInfo.engine === 'embedded' && serverInfo.can.has('scorePrompt'));
+  const attestor = attested ? new Attestor(CANARIES.map((text) => format.encodeText(text))) : undefined;
   let lapStart = clock.now();
 
   const models = { trainer, reference, critic, algorithm };
@@ -272,7 +280,7 @@ async function startRun<T extends Task>(
     sampler.restore(state!.sampler);
   }
   if (resumed || sendFirst) await sendWeights();
-  const limits = limitsWithin(options.limits, (await server.info()).contextTokens);
+  const limits = limitsWithin(options.limits, serverInfo.contextTokens);
   const tracking = startTracking(options.trackers ?? [], {
     directory: runDir,
     options: describeOptions(options) as Readonly<Record<string, unknown>>,
@@ -289,8 +297,9 @@ async function startRun<T extends Task>(
   let remembered: { schedule?: ScheduleState<T>; sampler: SamplerState } = { sampler: sampler.state() };
 
   async function sendWeights() {
-    await server.update(await trainer.publish(version));
-    if (attestor) await attest(attestor, server, trainer);
+    const weights = await trainer.publish(version);
+    await server.update(weights);
+    if (attestor) await attest(attestor, server, trainer, weights.kind === 'lora' ? 'adapter' : 'weights');
   }
 
   const run: Run<T> = {

@@ -5,14 +5,16 @@
  *   E = Σ (s − o)² − (s − n)²     is  +Σ (n − o)²  on a server that has n, and  −Σ (n − o)²  on one that still has o,
  *
  * each ± 2σ √Σ(n − o)² by the noise σ of an engine's arithmetic. E is summed over syncs until it stands clear of the
- * noise; before that a server is unproven, which is no failure.
+ * noise; before that a server is unproven, which is no failure. Engines of our own compute as the trainer does, so theirs
+ * must agree at once; a server that offers a checksum of its weights must show another one when they have moved.
  */
 import type { InferenceServer } from '../inference/server.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 
 export interface Verdict {
   readonly name: string;
-  readonly state: 'proved' | 'unproven' | 'failed';
+  /** `unreachable`: it could not be asked, which says nothing of its weights. */
+  readonly state: 'proved' | 'unproven' | 'failed' | 'unreachable';
   /** Mean distance of its log-probs from the trainer's. */
   readonly distance: number;
   readonly why?: string;
@@ -22,6 +24,8 @@ export interface Verdict {
 const CLEAR = 5;
 /** Mean distance at the first look that no arithmetic explains: another model. */
 const OTHER_MODEL = 0.5;
+/** Mean distance of an engine of our own: float32 on both sides. */
+const OWN_ENGINE = 1e-4;
 
 interface Evidence {
   /** The trainer's log-probs at the last version proved here. */
@@ -32,9 +36,13 @@ interface Evidence {
   noise: number;
 }
 
+type Attested = Pick<InferenceServer, 'generate' | 'info' | 'checksum'>;
+
 export class Attestor {
   readonly #prompts: readonly Int32Array[];
   readonly #evidence = new Map<string, Evidence>();
+  readonly #checksums = new Map<string, string>();
+  #before: Float32Array | undefined;
   #call = 0;
 
   /** A few prompts of some dozen tokens each. */
@@ -42,26 +50,41 @@ export class Attestor {
     this.#prompts = prompts;
   }
 
-  /** `trainerScores` gives the log-probs of all tokens of each prompt but its first, after the same update. */
+  /**
+   * `trainerScores` gives the log-probs of all tokens of each prompt but its first, after the same update. An adapter
+   * leaves the checksum of the weights as it was.
+   */
   async check(
-    servers: readonly { readonly name: string; readonly server: Pick<InferenceServer, 'generate'> }[],
+    servers: readonly { readonly name: string; readonly server: Attested }[],
     trainerScores: (prompts: readonly Int32Array[]) => Promise<readonly Float32Array[]>,
+    sent: 'weights' | 'adapter' = 'weights',
   ): Promise<Verdict[]> {
     const now = joined(await trainerScores(this.#prompts));
+    const moved = this.#before?.some((value, at) => value !== now[at]) ?? false;
+    this.#before = now;
     return Promise.all(
       servers.map(async ({ name, server }): Promise<Verdict> => {
         try {
-          return this.judge(name, joined(await this.#scores(server)), now);
+          const { engine } = await server.info();
+          const verdict = this.judge(name, joined(await this.#scores(server)), now, engine === 'embedded');
+          if (verdict.state === 'failed' || sent === 'adapter') return verdict;
+          const changed = await this.#checksumChanged(name, server);
+          if (changed !== false || !moved) return verdict;
+          return { ...verdict, state: 'failed', why: 'the checksum of its weights is the one it had before' };
         } catch (error) {
           const why = `canary prompts could not be scored: ${(error as Error).message}`;
-          return { name, state: 'failed', distance: Number.NaN, why };
+          return { name, state: 'unreachable', distance: Number.NaN, why };
         }
       }),
     );
   }
 
-  judge(name: string, server: Float32Array, now: Float32Array): Verdict {
+  judge(name: string, server: Float32Array, now: Float32Array, ownEngine = false): Verdict {
     const distance = meanOf(server, (value, at) => Math.abs(value - now[at]!));
+    if (ownEngine && !(distance <= OWN_ENGINE)) {
+      const why = `its log-probs are ${distance.toExponential(1)} off; ${OWN_ENGINE} is allowed on the embedded engine`;
+      return { name, state: 'failed', distance, why };
+    }
     const known = this.#evidence.get(name);
     if (!known) {
       if (!(distance < OTHER_MODEL)) {
@@ -89,6 +112,15 @@ export class Attestor {
       return { name, state: 'proved', distance };
     }
     return { name, state: 'failed', distance, why: 'it still has the weights of an older version' };
+  }
+
+  /** Undefined where the server offers none, or did not before. */
+  async #checksumChanged(name: string, server: Attested): Promise<boolean | undefined> {
+    const checksum = await server.checksum?.();
+    if (checksum === undefined) return undefined;
+    const before = this.#checksums.get(name);
+    this.#checksums.set(name, checksum);
+    return before === undefined ? undefined : before !== checksum;
   }
 
   async #scores(server: Pick<InferenceServer, 'generate'>): Promise<Float32Array[]> {

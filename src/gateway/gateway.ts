@@ -183,11 +183,14 @@ export class Gateway implements InferenceServer {
     return this.#members.map(statusOf);
   }
 
-  /** Takes a server out, as one that fails is: it gets no requests until weights have been sent to it again. */
-  exclude(name: string, why: string): void {
+  /** Takes a server out, until weights have been sent to it again or for good; throws if none is left. */
+  exclude(name: string, why: string, { forGood = false } = {}): void {
     const member = this.#members.find((one) => one.name === name);
-    if (member) this.#lose(member, new EngineError(why));
+    if (!member) return;
+    this.#lose(member, new EngineError(why));
     if (this.#up().length === 0) throw new EngineError(`no server is left: ${this.#reasons()}`);
+    member.leaving = forGood;
+    this.#letGo(member);
   }
 
   /** The servers that answer now, by name. */

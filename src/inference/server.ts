@@ -134,6 +134,8 @@ export interface InferenceServer {
   update(weights: WeightUpdate): Promise<void>;
   /** A trajectory will send no more requests: what is kept for it need not be. */
   ended?(trajectory: string): void;
+  /** Of the weights it has, in a form of its own; undefined where the server at hand offers none. */
+  checksum?(): Promise<string | undefined>;
   sleep?(): Promise<void>;
   wake?(): Promise<void>;
   close(): Promise<void>;

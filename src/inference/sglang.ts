@@ -75,7 +75,7 @@ export class SglangServer implements InferenceServer {
   async info(): Promise<ServerInfo> {
     const [model, flags] = await Promise.all([this.#modelInfo(), this.#serverFlags()]);
     return {
-      engine: 'sglang',
+      engine: model.vocab_size === undefined ? 'sglang' : 'embedded',
       model: model.model_path,
       vocabulary: model.vocab_size ?? 0,
       contextTokens: await this.#contextTokens(flags),
@@ -153,6 +153,11 @@ export class SglangServer implements InferenceServer {
       );
     this.#version = weights.version;
     this.#updated ||= weights.kind === 'disk';
+  }
+
+  async checksum(): Promise<string | undefined> {
+    const { status, text } = await this.#http.call('/weights_checker', { body: { action: 'checksum' } });
+    return status === 200 ? text : undefined;
   }
 
   /** Frees the GPU once what runs has ended; later requests wait until `wake`. */

@@ -1,4 +1,5 @@
 /** Stands in for SGLang: its endpoints, names and refusals, with a toy model. `node sglang.mjs '{"tokenMs":5}'` */
+import { createHash } from 'node:crypto';
 import { checkFields, listen, Refusal, sleep } from './http.mjs';
 import { sample, score, tokenize } from './toy-model.mjs';
 
@@ -217,6 +218,14 @@ listen({
     if (!settings.ignoreUpdates) weights = body.model_path;
     version = body.weight_version ?? version;
     return { success: true, message: 'Succeeded to update model weights.', num_paused_requests: 0 };
+  },
+  'POST /weights_checker': (body) => {
+    checkFields('WeightsCheckerReqInput', body, ['action']);
+    if (body.action !== 'checksum') throw new Refusal(400, `action ${body.action}`);
+    return {
+      success: true,
+      ranks: [{ rank: 0, checksum: createHash('sha256').update(weights).digest('hex') }],
+    };
   },
   'POST /load_lora_adapter': (body) => {
     checkFields('LoadLoRAAdapterReqInput', body, ['lora_name', 'lora_path'], ['pinned']);
