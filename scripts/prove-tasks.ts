@@ -8,7 +8,7 @@
  * from there with --keep. Draws docs/images/task-NAME.svg; the last line is JSON. `--variant tiny` only shows that it runs.
  */
 import { existsSync } from 'node:fs';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { codeTask } from '../examples/tasks/code.ts';
@@ -42,7 +42,23 @@ const REDS = ['#c50', '#c36', '#a80'];
 const backend = embedded();
 const say = (line: string) => console.error(line);
 const percent = (value: number | undefined) => (value === undefined ? '–' : `${(100 * value).toFixed(1)} %`);
-const secondsSince = (began: number) => Math.round((performance.now() - began) / 1000);
+
+interface Cost {
+  readonly seconds: number;
+  /** Of all threads; on a busy machine the wall clock says little. */
+  readonly cpuSeconds: number;
+  readonly tokens: number;
+}
+
+/** What it takes to make something is kept beside it, for --keep. */
+async function costed(file: string, make: () => Promise<number>): Promise<void> {
+  const [began, cpu] = [performance.now(), process.cpuUsage()];
+  const tokens = await make();
+  const { user, system } = process.cpuUsage(cpu);
+  const seconds = Math.round((performance.now() - began) / 1000);
+  await writeFile(file, JSON.stringify({ seconds, cpuSeconds: Math.round((user + system) / 1e6), tokens }));
+}
+const costOf = async (file: string) => JSON.parse(await readFile(file, 'utf8')) as Cost;
 
 type AnyExercise = Exercise<Task>;
 const any = (exercise: unknown) => exercise as AnyExercise;
@@ -72,17 +88,16 @@ const warmStart = (name: string, seed: number): Promise<string> =>
   once(`warm ${name} ${seed}`, async () => {
     const exercise = TASKS[name]!(seed);
     const directory = join(flags.runs, `${name}-${seed}`, 'warm-start');
-    if (flags.keep && existsSync(join(directory, 'config.json'))) return directory;
+    if (flags.keep && existsSync(`${directory}.json`)) return directory;
     await rm(join(flags.runs, `${name}-${seed}`), { recursive: true, force: true });
-    const began = performance.now();
-    const tokens = await teachModel({ exercise, directory, tiny, seed, backend, say });
-    say(`${name}, seed ${seed}: warm start of ${tokens} tokens, ${secondsSince(began)} s`);
+    await costed(`${directory}.json`, () => teachModel({ exercise, directory, tiny, seed, backend, say }));
     return directory;
   });
 
 interface GrpoRun {
   readonly steps: readonly StepMetrics[];
   readonly model: string;
+  readonly cost: Cost;
 }
 
 /** GRPO from a warm start; `name` may be that of a control. */
@@ -92,16 +107,22 @@ const grpoRun = (name: string, seed: number, model: string, { options }: AnyExer
     const runDir = join(flags.runs, `${name.replaceAll(' ', '-')}-${seed}`, 'grpo');
     const all: TrainOptions<Task> = { ...options, ...(tiny ? toy : {}), model, runDir, backend };
     const trained = join(runDir, 'checkpoints', `global_step_${all.steps}`);
-    if (!(flags.keep && existsSync(trained))) {
+    if (!(flags.keep && existsSync(`${runDir}.json`))) {
       await rm(runDir, { recursive: true, force: true });
-      for await (const { step, metrics } of train(all)) {
-        say(
-          `${name}, seed ${seed}, step ${step}: ${percent(answered(metrics, options))} right, valid calls ` +
-            `${percent(metrics['tools/valid'])}, validation ${percent(validated(metrics, options))}`,
-        );
-      }
+      await mkdir(runDir, { recursive: true });
+      await costed(`${runDir}.json`, async () => {
+        let tokens = 0;
+        for await (const { step, metrics } of train(all)) {
+          tokens += metrics['perf/total_num_tokens'] ?? 0;
+          say(
+            `${name}, seed ${seed}, step ${step}: ${percent(answered(metrics, options))} right, valid calls ` +
+              `${percent(metrics['tools/valid'])}, validation ${percent(validated(metrics, options))}`,
+          );
+        }
+        return tokens;
+      });
     }
-    return { steps: await readMetrics(runDir), model: trained };
+    return { steps: await readMetrics(runDir), model: trained, cost: await costOf(`${runDir}.json`) };
   });
 
 type Numbers = Readonly<Record<string, number>>;
@@ -127,13 +148,12 @@ function curveOf(name: string, colour: string, { steps }: GrpoRun, { options }: 
 async function prove(name: string, seed: number, curves: Curve[]) {
   const exercise = TASKS[name]!(seed);
   const measure = (model: string, of = exercise) => measureModel(model, of, { backend, tiny });
-  const began = performance.now();
   const warm = await warmStart(BASE[name] ?? name, seed);
   const before = await measure(warm);
   const run = await grpoRun(name, seed, warm, exercise);
   const after = await measure(run.model);
-  const seconds = secondsSince(began);
-  say(`${name}, seed ${seed}: ${JSON.stringify({ before, after, seconds })}`);
+  const cost = { warmStart: await costOf(`${warm}.json`), grpo: run.cost };
+  say(`${name}, seed ${seed}: ${JSON.stringify({ before, after, cost })}`);
   curves.push(curveOf(`seed ${seed}`, GREENS[seeds.indexOf(seed) % 3]!, run, exercise));
   const controls: Record<string, { trainedSo: number; trainedThenSo: number }> = {};
   for (const [what, change] of flags.controls === 'true' ? Object.entries(exercise.controls) : []) {
@@ -146,8 +166,7 @@ async function prove(name: string, seed: number, curves: Curve[]) {
     say(`${name}, seed ${seed}, ${what}: ${JSON.stringify(controls[what])}`);
     curves.push(curveOf(`${what}, seed ${seed}`, REDS[seeds.indexOf(seed) % 3]!, control, changed));
   }
-  const tokens = run.steps.reduce((sum, { metrics }) => sum + (metrics['perf/total_num_tokens'] ?? 0), 0);
-  return { task: name, seed, before, after, controls, steps: run.steps.length - 1, tokens, seconds };
+  return { task: name, seed, before, after, controls, steps: run.steps.length - 1, cost };
 }
 
 /** How soon calls are valid with shaping and without it, in attempts of training. */
