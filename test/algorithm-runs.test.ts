@@ -152,7 +152,14 @@ function spoiling(after: number, spoil: Spoil): Backend {
 }
 
 test.each<[string, Spoil]>([
-  ['NaN in every weight', ({ optimStep }, adam) => optimStep({ ...adam, learningRate: Number.NaN })],
+  [
+    'NaN in the weights, from steps that are far too large,',
+    async ({ optimStep }, adam) => {
+      // Each multiplies the weights by −999: they overflow, and infinity less infinity is NaN.
+      const huge = { ...adam, learningRate: 1000, weightDecay: 1 };
+      for (let times = 0; times < 20; times++) await optimStep(huge);
+    },
+  ],
   ['a weight that overflows', async ({ load }) => load(await poisoned(model, 'model.norm.weight'))],
 ])('%s during a run is caught, named, set aside, and the run recovers', async (_, spoil) => {
   const run = await options({
