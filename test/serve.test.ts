@@ -227,3 +227,37 @@ test('rollcall servers shows how servers stand, and says which is gone', async (
   });
   expect(gone).toMatchObject({ state: 'gone', error: expect.stringContaining('ECONNREFUSED') });
 });
+
+test('rollcall bench servers measures trajectories at several turns, and refuses what does not fit', async () => {
+  const bench = async (...flags: string[]) => {
+    const child = spawn(process.execPath, [rollcall, 'bench', 'servers', '--url', served.url, ...flags]);
+    let [out, errors] = ['', ''];
+    child.stderr.on('data', (text) => {
+      errors += text;
+    });
+    for await (const text of child.stdout) out += text;
+    return { out, errors };
+  };
+  const sizes = ['--prompt-tokens', '64', '--reply-tokens', '8', '--result-tokens', '8'];
+  const { out } = await bench('--turns', '1,3', '--trajectories', '8', ...sizes, '--json');
+  const [one, three] = out
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  for (const [turns, measured] of [
+    [1, one],
+    [3, three],
+  ] as const) {
+    expect(measured).toMatchObject({ turns, trajectories: 8, failed: 0 });
+    expect(measured.trajectoriesPerSecond * measured.seconds).toBeCloseTo(8);
+    const replies = measured.tokensPerReply * 8 * turns;
+    expect(measured.tokensPerSecond * measured.seconds).toBeCloseTo(replies);
+    expect(measured.turnP99Seconds).toBeGreaterThanOrEqual(measured.turnP50Seconds);
+  }
+  // Two of three prompts of a trajectory repeat what the server has just seen.
+  expect(three.cached).toBeGreaterThan(0.5);
+  expect((await bench('--turns', '5', '--reply-tokens', '1000')).errors).toContain(
+    '5 turns need 5768 tokens',
+  );
+  expect((await bench('--turns', '0')).errors).toContain('--turns is 0');
+}, 60_000);

@@ -6,6 +6,7 @@ type Register = (program: Command) => void;
 
 /** One file a command, loaded only when it is the one asked for: `rollcall --help` alone loads them all. */
 const COMMANDS: Record<string, () => Promise<Register>> = {
+  bench: async () => (await import('./bench.ts')).registerBench,
   data: async () => (await import('./data.ts')).registerData,
   options: async () => (await import('./options.ts')).registerOptions,
   chat: async () => (await import('./chat.ts')).registerChat,
