@@ -41,6 +41,25 @@ test('a described run has its user, its reward by data source and its shaping', 
   await plain.close();
 });
 
+test('tools that are only named are the ready ones; a row that offers a tool the run has not is an error', {
+  timeout: 120_000,
+}, async () => {
+  const offering = (...tools: string[]) => ({ ...row('openai/gsm8k', 'gsm8k'), tools });
+  const rows = [offering('geometry_calculator', 'angle_solver'), offering('angle_solver')];
+  const names = 'tools.names=[geometry_calculator,angle_solver,calculator]';
+  const run = await assemble(rows, names);
+  expect(run.options.agent.tools.map(({ name }) => name)).toEqual([
+    'geometry_calculator',
+    'angle_solver',
+    'calculator',
+  ]);
+  await run.close();
+  await expect(assemble(rows)).rejects.toThrow(
+    'a row offers the tool geometry_calculator, angle_solver, which the run does not have; it has none. Ready are geometry_calculator, angle_solver: name them in tools.names',
+  );
+  await expect(assemble(rows, 'tools.names=[angel_solver]')).rejects.toThrow('there is no tool angel_solver');
+});
+
 test('a row anywhere that nobody can answer or score is an error before the start', {
   timeout: 120_000,
 }, async () => {

@@ -92,7 +92,11 @@ describe('mathematics', () => {
       ['symbolic_maths', { operation: 'differentiate', expression: 'x^2' }, '2x'],
     ];
     for (const [name, given, result] of calls) {
-      expect((await callOnce(await open(name), name, given)).result).toBe(result);
+      const tools = await open(name);
+      expect(Object.keys(tools[0]!.schema.function.parameters.properties ?? {})).toEqual(
+        expect.arrayContaining(Object.keys(given)),
+      );
+      expect((await callOnce(tools, name, given)).result).toBe(result);
     }
   }, 60_000);
 

@@ -170,8 +170,8 @@ test('what cannot be opened is refused by name', async () => {
   await expect(refused('actor_rollout_ref.rollout.agent.default_agent_loop=tool_agnet')).rejects.toThrow(
     /did you mean tool_agent\?/,
   );
-  await expect(refused('tools.names=[calculator]')).rejects.toThrow(
-    /there is no tool calculator; given are none/,
+  await expect(refused('tools.names=[calculater]')).rejects.toThrow(
+    /there is no tool calculater; given are none/,
   );
 });
 

@@ -13,6 +13,7 @@ import { loadAgent, loadAgentFile } from './agent-file.ts';
 import { agentsByName, builtInAgents } from './agents-by-name.ts';
 import type { ResultLimits } from './class-tool.ts';
 import { type Interactions, interactionOf, loadInteractionFile } from './interactions/interaction-file.ts';
+import { readyToolNames } from './ready-tools.ts';
 import { isCorrect, type Stop, toolSucceeded } from './stops.ts';
 import { checkToolNames, type Keep, type Tool, type ToolBox } from './tool.ts';
 import { loadToolFile, toolsFromConfig } from './tool-file.ts';
@@ -56,8 +57,8 @@ export interface DescribedAgentOptions {
 
 export interface OpenedAgent {
   readonly agent: Agent<TaskRow>;
-  /** Throws a ConfigError for a task that asks for a simulated user who does not exist. */
-  checkUser(task: TaskRow): void;
+  /** Throws a ConfigError for a task that asks for a tool or a simulated user that does not exist. */
+  check(task: TaskRow): void;
   /** Ends tool servers. */
   close(): Promise<void>;
 }
@@ -88,11 +89,27 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
       });
     }
     const chosen = agentsByName<TaskRow>({ agents, default: fallback, ...(warn && { warn }) });
-    return { agent: chosen, checkUser: (task) => void userOf(task), close: box.close };
+    const check = (task: TaskRow) => {
+      userOf(task);
+      checkOffered(task, box.tools);
+    };
+    return { agent: chosen, check, close: box.close };
   } catch (error) {
     await box.close();
     throw error;
   }
+}
+
+/** Nothing is silently off: a row that names a tool means it to be offered. */
+function checkOffered({ tools = [] }: TaskRow, known: readonly Tool[]): void {
+  const missing = tools.filter((name) => !known.some((one) => one.name === name));
+  if (missing.length === 0) return;
+  const ready = missing.filter((name) => readyToolNames().includes(name));
+  const given = known.map((one) => one.name).join(', ') || 'none';
+  throw new ConfigError(
+    `a row offers the tool ${missing.join(', ')}, which the run does not have; it has ${given}` +
+      (ready.length > 0 ? `. Ready are ${ready.join(', ')}: name them in tools.names` : ''),
+  );
 }
 
 function stopsOf({ agent, correct }: DescribedAgentOptions): Stop<TaskRow>[] {
@@ -118,6 +135,13 @@ async function openTools(described: ToolsDescription, directory: string): Promis
     if (described.file !== null) boxes.push(await loadToolFile(described.file, limits));
     if (described.module !== null) boxes.push(await exportedTools(described.module, directory));
     boxes.push(await toolsFromConfig(described.list, { directory, source: 'tools.list', limits }));
+    const given = boxes.flatMap((box) => box.tools.map((one) => one.name));
+    // One that is only named, as seed 004 does, may be a ready one.
+    const ready = (described.names ?? []).filter(
+      (name) => !given.includes(name) && readyToolNames().includes(name),
+    );
+    const entries = ready.map((name) => ({ name }));
+    boxes.push(await toolsFromConfig(entries, { directory, source: 'tools.names', limits }));
     const tools = namedTools(
       boxes.flatMap((box) => box.tools),
       described.names,

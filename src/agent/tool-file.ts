@@ -25,9 +25,8 @@ import { type McpServerConfig, mcpTools } from './mcp.ts';
 import { readyToolClasses, readyToolNamed, readyToolNames, readyToolOfClass } from './ready-tools.ts';
 import { checkToolNames, type Tool, type ToolBox, type ToolContext, type ToolOutput, tool } from './tool.ts';
 
-const parameters = z
-  .record(z.string(), z.unknown())
-  .default({ type: 'object', properties: {}, required: [] });
+const someParameters = z.record(z.string(), z.unknown());
+const parameters = someParameters.default({ type: 'object', properties: {}, required: [] });
 const schemaEntry = z.object({
   type: z.literal('function').default('function'),
   function: z.looseObject({ name: z.string(), description: z.string().default(''), parameters }),
@@ -59,8 +58,8 @@ const serverEntry = z.union([
 const serverFile = z.looseObject({ mcpServers: z.record(z.string(), serverEntry) });
 const shortEntry = z.strictObject({
   name: z.string(),
-  description: z.string().default(''),
-  parameters,
+  description: z.string().optional(),
+  parameters: someParameters.optional(),
   module: z.string().optional(),
   config: z.record(z.string(), z.unknown()).nullish(),
 });
@@ -177,13 +176,17 @@ async function fromShortEntry(
   directory: string,
   limits: ResultLimits,
 ): Promise<Tool[]> {
-  const schema: ToolSchema = { type: 'function', function: { name, description, parameters: given } };
+  const schema: ToolSchema = {
+    type: 'function',
+    function: { name, description: description ?? '', parameters: parameters.parse(given) },
+  };
   if (module !== undefined) {
     const exported = await loadExport(module, directory, where);
     return fromExport(exported, { config: config ?? {}, schema, where, limits });
   }
   const make = readyToolNamed(name);
-  if (make) return [await make(config ?? {}, schema, limits)];
+  const isOnlyNamed = description === undefined && given === undefined;
+  if (make) return [await make(config ?? {}, isOnlyNamed ? undefined : schema, limits)];
   throw new ConfigError(
     `${where}: nothing runs the tool '${name}'; add \`module: path.ts#Export\`. Ready by name are ${readyToolNames().join(', ')}`,
   );

@@ -55,7 +55,7 @@ export async function assembleRun(
     for (const rows of validation ? [tasks, validation] : [tasks]) {
       for await (const { row } of rows.rows()) {
         scored.check(row);
-        agent.checkUser(row);
+        agent.check(row);
       }
     }
     await scored.prepare();

@@ -101,8 +101,8 @@ describe('verl 1.C', () => {
     ).rejects.toThrow(/tools\[0\]: config.type is "rpc"/);
     await expect(load({ class_name: 'my.pkg.MyTool' })).rejects.toThrow(/name it `path.ts#Export`/);
     await expect(load({ class_name: 'my.ts#MyTool' })).rejects.toThrow(/there is no file .*my.ts/);
-    await expect(load({ name: 'angle_solver' })).rejects.toThrow(
-      /nothing runs the tool 'angle_solver'; add `module/,
+    await expect(load({ name: 'weather_station' })).rejects.toThrow(
+      /nothing runs the tool 'weather_station'; add `module/,
     );
     await expect(load({ title: 'x' })).rejects.toThrow(/tools\[0\] cannot be read/);
   });
