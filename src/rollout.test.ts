@@ -171,6 +171,40 @@ describe('a trajectory', () => {
       ['reward', 'judge', 2, 270, 300],
     ]);
     expect(spans[1]![0]).toEqual(['wait', 'slot', 0, 0, 300]);
+
+    // Two at once on a server that is given one request at a time: each waits for the other's reply.
+    const busy = Object.assign(engine, { load: async () => ({ running: 1, queued: 0, kvUse: 0 }) });
+    const oneAtATime = gateway([busy], { ceiling: { first: 1, least: 1, most: 1 }, clock });
+    const began = clock.now();
+    const queued = await rollout({
+      ...options,
+      tasks: tasks.map(({ index, task }) => ({ index: index + 2, task })),
+      server: oneAtATime,
+      clock,
+      agent: agentWithTool,
+      rewards: [judge],
+    });
+    const timesOf = (kind: string, { attempts }: (typeof queued)[number]) =>
+      attempts[0]!.trajectory.spans
+        .filter((span) => span.kind === kind)
+        .map(({ start, end }) => [start - began, end - began]);
+    expect(queued.map((group) => timesOf('generate', group))).toEqual([
+      [
+        [0, 100],
+        [200, 300],
+      ],
+      [
+        [100, 200],
+        [300, 400],
+      ],
+    ]);
+    expect(queued.map((group) => timesOf('wait', group))).toEqual([
+      [[170, 200]],
+      [
+        [0, 100],
+        [270, 300],
+      ],
+    ]);
   });
 
   test('of several chats has a segment for each, one reward, and turns counted through', async () => {

@@ -53,6 +53,9 @@ class TrajectoryStop extends Error {
   }
 }
 
+/** A shorter wait for a server is no span of its own. */
+const SHOWN_WAIT_MS = 1;
+
 /** An agent that does not listen to its signal is left behind after this long. */
 const GRACE_MS = 2_000;
 
@@ -244,6 +247,7 @@ class Life<T> {
     this.#cutBy[turn - 1] = room < Math.min(left, limits.tokensPerReply) ? 'context' : 'tokens';
     const { trained: _, maxTokens = limits.tokensPerReply, ...sampling } = options;
     const start = clock.now();
+    let sent = start;
     let attributes: Span['attributes'];
     const cancelTimer = clock.timer(limits.secondsPerReply * 1000, () =>
       this.#finish({ kind: 'truncated', why: 'time' }),
@@ -266,6 +270,7 @@ class Life<T> {
       };
       const result = await generateWhole(server, request, clock);
       this.#usedTokens += observationTokens + result.ids.length;
+      if ((result.waitedMs ?? 0) >= SHOWN_WAIT_MS) sent = start + result.waitedMs!;
       attributes = {
         promptTokens: result.promptTokens,
         ...(result.server === undefined ? {} : { server: result.server }),
@@ -277,7 +282,8 @@ class Life<T> {
       return this.#stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
     } finally {
       cancelTimer();
-      const span: Span = { kind: 'generate', name: 'generate', turn, start, end: clock.now() };
+      if (sent > start) this.#spans.push({ kind: 'wait', name: 'server', turn, start, end: sent });
+      const span: Span = { kind: 'generate', name: 'generate', turn, start: sent, end: clock.now() };
       this.#spans.push(attributes ? { ...span, attributes } : span);
     }
   }

@@ -100,12 +100,14 @@ export class Gateway implements InferenceServer {
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
     const failures: { readonly member: Member; readonly error: unknown }[] = [];
+    const asked = this.#clock.now();
     for (;;) {
       const member = await this.#enter(
         request,
         failures.map((failure) => failure.member),
       );
       member.requests++;
+      const waitedMs = this.#clock.now() - asked;
       let reply: GenerateResult | undefined;
       try {
         const sent = member.version;
@@ -113,7 +115,7 @@ export class Gateway implements InferenceServer {
         this.#checkVersion(member, answer, sent);
         countReply(member, answer);
         reply = answer;
-        return { ...reply, server: member.name };
+        return { ...reply, server: member.name, ...(this.#admission && { waitedMs }) };
       } catch (error) {
         request.signal?.throwIfAborted();
         if (error instanceof ConfigError) throw error; // wrong everywhere

@@ -64,6 +64,8 @@ export interface GenerateResult {
   readonly cachedTokens?: number;
   /** Which server answered; a gateway says so. */
   readonly server?: string;
+  /** Before it was sent to that server; a gateway with a queue says so. */
+  readonly waitedMs?: number;
   /** NaN for the first token, which nothing predicts. */
   readonly promptLogprobs?: Float32Array;
 }
