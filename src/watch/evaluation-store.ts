@@ -15,12 +15,7 @@ export async function writeEvaluations(
   attempts: readonly Scored[],
   options: object,
 ): Promise<void> {
-  const sets = new Map<string, Scored[]>();
-  for (const scored of attempts) {
-    const set = scored.trajectory.evaluation ?? '';
-    sets.set(set, [...(sets.get(set) ?? []), scored]);
-  }
-  for (const [set, members] of sets) {
+  for (const [set, members] of byKey(attempts, ({ trajectory }) => trajectory.evaluation ?? '')) {
     const folder = join(runPaths(directory).evaluations, folderOf(set));
     await mkdir(folder, { recursive: true });
     if (!existsSync(runPaths(folder).options)) await writeOptions(folder, { ...options, evaluation: set });
@@ -45,16 +40,21 @@ function folderOf(set: string): string {
 
 /** By task and attempt, whatever ended first. */
 function groupsOf(attempts: readonly Scored[]): Group[] {
-  const tasks = new Map<number, Scored[]>();
-  for (const scored of attempts) {
-    const { taskIndex } = scored.trajectory;
-    tasks.set(taskIndex, [...(tasks.get(taskIndex) ?? []), scored]);
-  }
-  return [...tasks]
+  return [...byKey(attempts, ({ trajectory }) => trajectory.taskIndex)]
     .sort(([a], [b]) => a - b)
     .map(([taskIndex, members]) => ({
       taskIndex,
       task: members[0]!.trajectory.task,
       attempts: members.sort((a, b) => a.trajectory.attempt - b.trajectory.attempt),
     }));
+}
+
+function byKey<K>(attempts: readonly Scored[], keyOf: (scored: Scored) => K): Map<K, Scored[]> {
+  const groups = new Map<K, Scored[]>();
+  for (const scored of attempts) {
+    const members = groups.get(keyOf(scored));
+    if (members) members.push(scored);
+    else groups.set(keyOf(scored), [scored]);
+  }
+  return groups;
 }
