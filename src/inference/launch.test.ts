@@ -44,6 +44,14 @@ test('vLLM is started with the endpoints and the log-probs that a run needs', ()
   });
 });
 
+test('rollcall serve takes the next ports, and no GPU', () => {
+  const commands = launchCommands({ ...OPTIONS, engine: 'rollcall' }, { CUDA_VISIBLE_DEVICES: '' });
+  expect(commands.map(({ url }) => url)).toEqual(['http://127.0.0.1:30100', 'http://127.0.0.1:30101']);
+  expect(commands[1]!.arguments.join(' ')).toMatch(
+    /bin\/rollcall\.js serve --model \/models\/m --port 30101 --threads [1-9]\d*$/,
+  );
+});
+
 test('too few GPUs are refused with both counts', () => {
   const launch = () => launchCommands({ ...OPTIONS, engine: 'sglang' }, { CUDA_VISIBLE_DEVICES: '0,1,2' });
   expect(launch).toThrow('2 servers of 2 GPUs need 4; visible are 3 (0,1,2)');

@@ -1,13 +1,17 @@
 /** Servers that a run starts itself, one process a replica, and stops when it ends. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { ConfigError, EngineError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import { isPortTaken, portOwner } from './port.ts';
 
 export interface LaunchOptions {
-  readonly engine: 'sglang' | 'vllm';
+  /** `rollcall` is `rollcall serve`: the embedded engine, which uses no GPU. */
+  readonly engine: 'sglang' | 'vllm' | 'rollcall';
   readonly model: string;
   /** The first server's; each further one takes the next. */
   readonly portStart: number;
@@ -34,6 +38,9 @@ export function launchCommands(
   environment: Readonly<Record<string, string | undefined>>,
 ): LaunchCommand[] {
   const { replicas, tensorParallel, portStart } = options;
+  if (options.engine === 'rollcall') {
+    return Array.from({ length: replicas }, (_, replica) => serveCommand(options, portStart + replica));
+  }
   const needed = replicas * tensorParallel;
   const named = environment['CUDA_VISIBLE_DEVICES'];
   const visible =
@@ -55,6 +62,24 @@ export function launchCommands(
       url: `http://127.0.0.1:${port}`,
     };
   });
+}
+
+/** The threads of this machine are divided among the replicas. */
+function serveCommand({ model, replicas }: LaunchOptions, port: number): LaunchCommand {
+  const threads = Math.max(1, Math.floor(availableParallelism() / replicas));
+  const flags = ['serve', '--model', model, '--port', String(port), '--threads', String(threads)];
+  return {
+    program: process.execPath,
+    arguments: [ownProgram(), ...flags],
+    environment: {},
+    url: `http://127.0.0.1:${port}`,
+  };
+}
+
+/** bin/rollcall.js: two folders above this file in the source, three above it in dist/. */
+function ownProgram(): string {
+  const near = new URL('../../bin/rollcall.js', import.meta.url);
+  return fileURLToPath(existsSync(near) ? near : new URL('../../../bin/rollcall.js', import.meta.url));
 }
 
 function sglangCommand({ model, tensorParallel, memoryShare, logLevel }: LaunchOptions, port: number) {

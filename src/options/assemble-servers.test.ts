@@ -17,3 +17,13 @@ test('requests are sent at once unless a policy or a ceiling is chosen', () => {
     for (const { policy: chosen } of given) expect(chosen).toBeTypeOf('function');
   }
 });
+
+test('rollcall serve is started as SGLang is, and says which settings are for GPUs', () => {
+  const said: string[] = [];
+  const { name, sendsFirst } = assembleBackend(
+    { ...DEFAULTS, engine: 'rollcall', replicas: 2, portStart: 31_000, tensorParallel: 4 },
+    (line) => said.push(line),
+  );
+  expect([name, sendsFirst]).toEqual(['rollcall', true]);
+  expect(said).toEqual(['servers.tensorParallel: nothing to do: rollcall serve uses no GPU']);
+});

@@ -33,8 +33,11 @@ export function assembleBackend(described: Described, warn: (message: string) =>
     return { ...embedded({ servers: replicas }), gateway: gatewayOf(described) };
   }
   const { portStart, tensorParallel, memoryShare, logLevel } = described;
+  if (engine === 'rollcall') {
+    unheard(['tensorParallel', 'memoryShare', 'logLevel'], 'nothing to do: rollcall serve uses no GPU');
+  }
   return servers({
-    engine: engine as 'sglang' | 'vllm',
+    engine: engine as 'sglang' | 'vllm' | 'rollcall',
     launch: {
       portStart,
       replicas,

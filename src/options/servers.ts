@@ -109,8 +109,6 @@ async function start(
   options: ServersOptions,
 ): Promise<Launched[]> {
   const { engine, startSeconds = 300 } = options;
-  if (engine === 'rollcall')
-    throw new ConfigError('launch is for sglang and vllm; embedded() runs in this process');
   const ready = async (url: string) => {
     const server = openAdapter(url, options);
     try {

@@ -334,7 +334,11 @@ export const SETTINGS = {
     },
   },
   servers: {
-    engine: setting('embedded', oneOf('embedded', 'sglang', 'vllm'), 'Runs without anything else.'),
+    engine: setting(
+      'embedded',
+      oneOf('embedded', 'rollcall', 'sglang', 'vllm'),
+      'Runs without anything else; rollcall is the same engine in processes of its own (rollcall serve).',
+    ),
     mode: setting(
       'standalone',
       oneOf('standalone', 'server'),
