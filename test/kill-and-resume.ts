@@ -11,6 +11,8 @@ import { tinyModel } from './tiny-model.ts';
 export type Moment = { readonly afterMs: number } | { readonly insideCheckpoint: number };
 
 export interface KillTrial {
+  /** The run's directory. */
+  readonly run: string;
   readonly moments: readonly Moment[];
   /** Steps that had been reported when each kill came. */
   readonly stepsAtKill: readonly number[];
@@ -23,13 +25,16 @@ interface Outcome {
 }
 
 /** Runs to the end, then kills (SIGKILL) and resumes as each trial says, and compares the results to the last bit. */
-export async function killAndResume(trials: readonly (readonly Moment[])[], steps = 6): Promise<KillTrial[]> {
+export async function killAndResume(
+  trials: readonly (readonly Moment[])[],
+  { steps = 6, overrides = [] }: { steps?: number; overrides?: readonly string[] } = {},
+): Promise<KillTrial[]> {
   const folder = await mkdtemp(join(tmpdir(), 'rollcall-kill-'));
   const model = await tinyModel();
   const start = (run: string, resume: boolean) =>
     spawn(
       process.execPath,
-      ['bin/rollcall.js', 'train', 'test/runs/letters.ts', ...(resume ? ['--resume'] : [])],
+      ['bin/rollcall.js', 'train', 'test/runs/letters.ts', ...overrides, ...(resume ? ['--resume'] : [])],
       {
         env: { ...process.env, MODEL: model, RUN: run, STEPS: String(steps) },
         stdio: ['ignore', 'ignore', 'pipe'],
@@ -52,6 +57,7 @@ export async function killAndResume(trials: readonly (readonly Moment[])[], step
     await ended(start(run, existsSync(join(run, 'options.json'))), true);
     const got = outcome(run, steps);
     results.push({
+      run,
       moments,
       stepsAtKill,
       equal: got.metrics === expected.metrics && got.weights === expected.weights,

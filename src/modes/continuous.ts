@@ -68,11 +68,13 @@ export class Continuous<T> implements GroupSource<T> {
     }
   }
 
-  async settle() {}
-
-  async renew() {
+  /** The trainer is done. Servers answer again before they get weights, because a run asks them whether they have them. */
+  async settle() {
     if (this.#paused) await this.#parts.resume?.();
     this.#paused = false;
+  }
+
+  async renew() {
     if (this.#mode.kind === 'asynchronous') this.#admit();
   }
 

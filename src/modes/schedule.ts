@@ -89,7 +89,7 @@ export interface Evicted {
 export interface GroupSource<T> {
   /** The groups that step trains on, in the order in which they were admitted. */
   take(step: number): Promise<{ readonly groups: readonly Group<T>[]; readonly metrics: Metrics }>;
-  /** Called before new weights are sent: resolves when that suits. */
+  /** Called when the trainer is done, before new weights are sent: resolves when that suits. */
   settle(): Promise<void>;
   /** Called when the servers have new weights. */
   renew(): Promise<void>;

@@ -1,0 +1,213 @@
+/**
+ * Proves that every mode learns the quick start's task, from one warm start per seed, and in which order the modes are on
+ * real servers whose tools take their time.
+ *
+ *   npm run prove:modes [-- --seeds 1,2] [--variant short] [--part learning,servers] [--only asynchronous,partial]
+ *
+ * The last line is JSON. Runs are kept under --runs and taken from there with --keep.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { agent } from '../src/agent/agent.ts';
+import { arrayDataset } from '../src/dataset/dataset.ts';
+import { createRandom, hashSeed } from '../src/lib/random.ts';
+import {
+  asynchronous,
+  type Mode,
+  oneStepOff,
+  overSample,
+  partial,
+  synchronous,
+  tailRounds,
+} from '../src/modes/mode.ts';
+import { servers } from '../src/options/servers.ts';
+import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
+import { trainOptions } from '../src/quickstart/train-options.ts';
+import { reward } from '../src/reward/reward.ts';
+import { train } from '../src/train.ts';
+import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
+import { startProcess } from '../test/stand-ins/start.ts';
+import { tinyModel } from '../test/tiny-model.ts';
+
+const { values: flags } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1,2' },
+    variant: { type: 'string', default: 'short' },
+    part: { type: 'string', default: 'learning,servers' },
+    only: { type: 'string' },
+    runs: { type: 'string', default: 'runs/prove-modes' },
+    keep: { type: 'boolean', default: false },
+    rounds: { type: 'string', default: '3' },
+  },
+});
+const variant = flags.variant as Variant;
+const recipe = RECIPES[variant];
+const say = (line: string) => console.error(line);
+const mean = (list: readonly number[]) =>
+  list.reduce((sum, value) => sum + value, 0) / Math.max(1, list.length);
+const percent = (value: number | null) => (value === null ? '–' : `${(100 * value).toFixed(1)} %`);
+
+const modesFor = (tasksPerStep: number): Record<string, Mode> => ({
+  synchronous: synchronous(),
+  oneStepOff: oneStepOff(),
+  asynchronous: asynchronous({ staleness: 2 }),
+  partial: partial({ extraTasks: tasksPerStep / 2, staleness: 2 }),
+  overSampleAttempts: overSample({ attempts: 2 }),
+  overSampleTasks: overSample({ tasks: tasksPerStep / 4 }),
+  tailRounds: tailRounds({ extraTasks: tasksPerStep / 4, extraAttempts: 1 }),
+});
+const chosen = (modes: Record<string, Mode>) =>
+  Object.entries(modes).filter(([name]) => !flags.only || flags.only.split(',').includes(name));
+
+/** The supervised warm start that every mode of a seed begins with. */
+async function warmStart(seed: number): Promise<string> {
+  const directory = join(flags.runs, `warm-${seed}`);
+  const model = join(directory, 'warm-start');
+  if (existsSync(join(directory, 'summary.json'))) return model;
+  await rm(directory, { recursive: true, force: true });
+  const words = [
+    'quickstart',
+    '--seed',
+    String(seed),
+    '--variant',
+    variant,
+    '--steps',
+    '1',
+    '--run',
+    directory,
+  ];
+  const child = spawn(process.execPath, ['bin/rollcall.js', ...words], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const code = await new Promise<number | null>((done) => child.once('exit', done));
+  if (code !== 0) throw new Error(`the quick start ended with ${code}`);
+  return model;
+}
+
+const validationOf = ({ metrics }: StepMetrics) =>
+  Object.entries(metrics).find(([name]) => name.startsWith('val-core/') && name.includes('/mean@'))?.[1];
+
+async function proveLearning() {
+  const rows: Record<string, unknown>[] = [];
+  for (const seed of flags.seeds.split(',').map(Number)) {
+    for (const [name, mode] of chosen(modesFor(recipe.tasksPerStep))) {
+      const runDir = join(flags.runs, `${name}-${seed}`);
+      if (!(flags.keep && existsSync(join(runDir, 'summary.json')))) {
+        const model = await warmStart(seed);
+        await rm(runDir, { recursive: true, force: true });
+        for await (const _ of train({ ...trainOptions({ seed, variant, model, runDir }), mode }));
+      }
+      const steps = await readMetrics(runDir);
+      const trained = steps.filter(({ step }) => step > 0);
+      const all = (metric: string) => trained.flatMap(({ metrics }) => metrics[metric] ?? []);
+      const row = {
+        mode: name,
+        seed,
+        before: validationOf(steps[0]!) ?? null,
+        after: steps.map(validationOf).findLast((value) => value !== undefined) ?? null,
+        steps: trained.length,
+        secondsPerStep: mean(all('timing_s/step')),
+        staleness: mean(all('training/off_policy/trajectory_staleness_worst/mean')),
+        tokens: all('perf/total_num_tokens').reduce((sum, tokens) => sum + tokens, 0),
+      };
+      rows.push(row);
+      say(`${name}, seed ${seed}: ${percent(row.before)} → ${percent(row.after)}`);
+    }
+  }
+  return rows;
+}
+
+interface Errand {
+  readonly number: number;
+}
+
+/** Between replies an attempt waits for a tool: lognormal, median 150 ms, a tail of seconds. */
+const TOOL = { medianMs: 150, sigma: 1.2, turns: 3 };
+
+const errands = agent<Errand>(async ({ task, attempt, model, signal }) => {
+  const random = createRandom(hashSeed('tool', task.number, attempt));
+  const chat = model.chat();
+  chat.user(String(task.number));
+  for (let turn = 1; turn < TOOL.turns; turn++) {
+    await chat.sample();
+    const normal = Math.sqrt(-2 * Math.log(1 - random.next())) * Math.cos(2 * Math.PI * random.next());
+    const milliseconds = TOOL.medianMs * Math.exp(TOOL.sigma * normal);
+    await new Promise<void>((resolve) => {
+      const handle = setTimeout(resolve, milliseconds);
+      signal.addEventListener('abort', () => {
+        clearTimeout(handle);
+        resolve();
+      });
+    });
+    chat.user('go on');
+  }
+  await chat.sample();
+});
+
+/** Two replicas over HTTP; how many trajectories a second each mode trains on, over interleaved rounds. */
+async function proveServers() {
+  const model = await tinyModel();
+  const command = ['bin/rollcall.js', 'serve', '--model', model, '--port', '0', '--threads', '1'];
+  const replicas = [await startProcess(command), await startProcess(command)];
+  const [tasksPerStep, attemptsPerTask, steps] = [8, 4, 10];
+  const seconds: Record<string, number[]> = {};
+  try {
+    for (let round = 0; round < Number(flags.rounds); round++) {
+      for (const [name, mode] of chosen(modesFor(tasksPerStep))) {
+        const runDir = join(await mkdtemp(join(tmpdir(), 'rollcall-prove-modes-')), 'run');
+        let began = 0;
+        for await (const { step } of train<Errand & Record<string, unknown>>({
+          model,
+          runDir,
+          seed: round,
+          mode,
+          tasks: arrayDataset(Array.from({ length: 400 }, (_, number) => ({ number }))),
+          agent: errands,
+          rewards: [reward('length', ({ trajectory }) => trajectory.text.length)],
+          backend: servers({
+            urls: replicas.map(({ url }) => url),
+            engine: 'rollcall',
+            trainer: { threads: 1 },
+          }),
+          steps,
+          tasksPerStep,
+          attemptsPerTask,
+          limits: { tokensPerReply: 16, contextTokens: 256 },
+          evaluation: { before: false },
+          checkpoints: { every: 0 },
+        })) {
+          // From the end of the first step: what is begun ahead is also in the last steps' balance.
+          if (step === 1) began = performance.now();
+        }
+        const took = (performance.now() - began) / 1000;
+        seconds[name] = [...(seconds[name] ?? []), took];
+        say(`${name}: ${(((steps - 1) * tasksPerStep * attemptsPerTask) / took).toFixed(1)} trajectories/s`);
+        await rm(runDir, { recursive: true, force: true });
+      }
+    }
+  } finally {
+    await Promise.all(replicas.map((replica) => replica.stop('SIGKILL')));
+  }
+  const trained = (steps - 1) * tasksPerStep * attemptsPerTask;
+  return Object.entries(seconds).map(([mode, list]) => ({
+    mode,
+    trajectoriesPerSecond: trained / median(list),
+    ratio: median(seconds['synchronous'] ?? list) / median(list),
+    seconds: list,
+  }));
+}
+
+function median(list: readonly number[]): number {
+  const sorted = [...list].sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)]!;
+}
+
+const parts = flags.part.split(',');
+const learning = parts.includes('learning') ? await proveLearning() : [];
+const real = parts.includes('servers') ? await proveServers() : [];
+await writeFile(join(flags.runs, 'result.json'), JSON.stringify({ learning, servers: real })).catch(() => {});
+console.log(JSON.stringify({ variant, learning, servers: real }));
