@@ -11,7 +11,7 @@ import { type Pace, teach } from '../../src/quickstart/teach.ts';
 import { demonstrate } from '../../src/quickstart/teacher.ts';
 import { CHAT_TEMPLATE, createTokenizerFiles, writeTokenizer } from '../../src/quickstart/tokenizer.ts';
 
-/** A model of 0.15M weights, and the words of its task. */
+/** About 0.16M weights with the words of a task. */
 const SHAPE = { hidden: 64, layers: 3, heads: 4, kvHeads: 4, headSize: 16, intermediate: 160 };
 const PACE: Pace = { batch: 16, learningRate: 4e-3, finalShare: 0.03, warmupSteps: 50 };
 /** So many demonstrations say every word of their task. */
