@@ -107,7 +107,7 @@ function demonstration(seed: number, index: number) {
   return { task, replies: [...calls, say(result(task.range, program))] };
 }
 
-const interpreter = codeTool(await openSandbox('javascript', { milliseconds: 2000, memoryMiB: 32 }));
+const interpreter = codeTool(await openSandbox('javascript'));
 
 export const correct = reward<RangeSum>('correct', ({ task, trajectory }) =>
   trajectory.text === say(task.answer) ? 1 : 0,
