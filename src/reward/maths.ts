@@ -37,6 +37,17 @@ export async function mathsScore(
 /** Geometry3K: nine tenths for the answer, one tenth for thinking aloud before a boxed answer. */
 export async function geometryScore(solution: string, truth: string, isSame: IsSame = isSameExpression) {
   const acc = await boxedScore(solution, truth, isSame);
-  const format = /^<think>.*<\/think>.*\\boxed\{.*\}.*$/s.test(solution) ? 1 : 0;
+  const format = hasInOrder(solution, ['<think>', '</think>', '\\boxed{', '}']) ? 1 : 0;
   return { score: 0.9 * acc + 0.1 * format, acc };
+}
+
+/** The first at the very start, the others anywhere after. By one pass: a pattern backtracks over all that repeats. */
+function hasInOrder(text: string, parts: readonly [string, ...string[]]): boolean {
+  if (!text.startsWith(parts[0])) return false;
+  let at = 0;
+  return parts.every((part) => {
+    const found = text.indexOf(part, at);
+    at = found + part.length;
+    return found >= 0;
+  });
 }

@@ -7,8 +7,17 @@ const truths = (truth: Truth): readonly string[] => (typeof truth === 'string' ?
 /** What stands in the last `<answer>…</answer>`; the whole text where `tagged` is false. */
 export function answerOf(solution: string, tagged: boolean): string | undefined {
   if (!tagged) return solution;
-  return [...solution.matchAll(/<answer>(.*?)<\/answer>/gs)].at(-1)?.[1]?.trim();
+  let found: string | undefined;
+  for (let at = solution.indexOf(OPEN); at >= 0; at = solution.indexOf(OPEN, at)) {
+    const close = solution.indexOf(CLOSE, at);
+    if (close < 0) break; // a pattern would look for it again from every tag
+    found = solution.slice(at + OPEN.length, close);
+    at = close;
+  }
+  return found?.trim();
 }
+
+const [OPEN, CLOSE] = ['<answer>', '</answer>'] as const;
 
 /** One of the right answers, case, punctuation and articles aside. */
 export function exactMatchScore(solution: string, truth: Truth, { tagged = false } = {}): number {
