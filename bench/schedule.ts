@@ -2,7 +2,7 @@
  * What scheduling is worth, on simulated servers: turns by request against turns by batch, every mode, every policy,
  * and an oracle that knows all lengths. The cases, with their sources, stand in schedule-cases.ts.
  *
- *   npm run bench:schedule [-- --seeds 3] [--no-sensitivity] [--only turns3,programs] [--tasks 16]
+ *   npm run bench:schedule [-- --seeds 1] [--no-sensitivity] [--only turns3,programs] [--tasks 16]
  */
 import { parseArgs } from 'node:util';
 import { firstCome } from '../src/gateway/policies/first-come.ts';
@@ -17,12 +17,19 @@ import {
   synchronous,
   tailRounds,
 } from '../src/modes/mode.ts';
-import { CASES, quarterOf, type ScheduleCase, SENSITIVITY, TRAINING_SHARE } from './schedule-cases.ts';
+import {
+  CASES,
+  quarterOf,
+  type ScheduleCase,
+  SENSITIVITY,
+  TRAINING_ON_HALF,
+  TRAINING_SHARE,
+} from './schedule-cases.ts';
 import { type Figures, type RolloutSetting, rollOutBatch, trainInMode } from './schedule-runs.ts';
 
 const { values: flags } = parseArgs({
   options: {
-    seeds: { type: 'string', default: '3' },
+    seeds: { type: 'string', default: '1' },
     'no-sensitivity': { type: 'boolean', default: false },
     only: { type: 'string', default: 'turns3,turns5tools,programs,modes' },
     /** Fewer tasks than the case has: to try the bench, not to quote it. */
@@ -157,12 +164,13 @@ const STEPS = 8;
 async function compareModes(given: ScheduleCase): Promise<void> {
   const one = sized(given);
   const some = (share: number) => Math.max(1, Math.round(share * one.tasks));
-  const modes: Readonly<Record<string, { mode: Mode; split?: boolean; byBatch?: boolean }>> = {
+  const modes: Readonly<Record<string, { mode: Mode; split?: number; byBatch?: boolean }>> = {
     synchronousByBatch: { mode: synchronous(), byBatch: true },
     synchronous: { mode: synchronous() },
-    oneStepOff: { mode: oneStepOff(), split: true },
-    asynchronous1: { mode: asynchronous({ staleness: 1 }), split: true },
-    asynchronous4: { mode: asynchronous({ staleness: 4 }), split: true },
+    oneStepOff: { mode: oneStepOff(), split: TRAINING_ON_HALF.assumed },
+    asynchronous1: { mode: asynchronous({ staleness: 1 }), split: TRAINING_ON_HALF.assumed },
+    asynchronous4: { mode: asynchronous({ staleness: 4 }), split: TRAINING_ON_HALF.assumed },
+    asynchronous4Published: { mode: asynchronous({ staleness: 4 }), split: TRAINING_ON_HALF.published },
     partial: { mode: partial({ extraTasks: some(0.5), staleness: 4 }) },
     overSampleTasks: { mode: overSample({ tasks: some(0.25) }) },
     overSampleAttempts: { mode: overSample({ attempts: Math.max(1, Math.round(one.attempts / 4)) }) },
@@ -171,7 +179,7 @@ async function compareModes(given: ScheduleCase): Promise<void> {
   heading(one);
   const alone = await measure(`${one.name}/rollout`, (seed) => rollOutBatch(one, { seed }));
   const trainMsPerToken = (1000 * TRAINING_SHARE) / alone.tokensPerSecond;
-  for (const [name, { mode, split = false, byBatch = false }] of Object.entries(modes)) {
+  for (const [name, { mode, split, byBatch = false }] of Object.entries(modes)) {
     await measure(`${one.name}/${name}`, (seed) =>
       trainInMode(one, {
         mode,
@@ -179,7 +187,7 @@ async function compareModes(given: ScheduleCase): Promise<void> {
         byBatch,
         steps: STEPS,
         servers: split ? one.servers / 2 : one.servers,
-        trainMsPerToken: split ? 2 * trainMsPerToken : trainMsPerToken,
+        trainMsPerToken: (split ?? 1) * trainMsPerToken,
       }),
     );
     const speed = (of: string) => figures[`${one.name}/${of}`]!.tokensPerSecond;
