@@ -1,6 +1,9 @@
 /** LLM judges against a stand-in endpoint that is slow, wrong, over its limit or down. */
+import { appendFile, mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { chatEndpoint, judgeReward, type Reward, rankingReward, reward, rollout, toolLoop } from 'rollcall';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
 import { expect, onTestFinished, test } from 'vitest';
@@ -157,4 +160,37 @@ test('the cost limit is never exceeded, however many ask at once', async () => {
   expect(ends.find(({ kind }) => kind === 'failed')).toMatchObject({
     message: expect.stringContaining('cost limit'),
   });
+});
+
+test('a budget with a ledger outlives the process; a request that was under way when it died counts in full', async () => {
+  const { url, prompts } = await standIn(() => 'Score: 5');
+  const ledger = join(await mkdtemp(join(tmpdir(), 'rollcall-ledger-')), 'cost.txt');
+  const open = (at = url) =>
+    chatEndpoint({
+      url: at,
+      model: 'judge',
+      maxTokens: 20,
+      cost: { inputPrice: 1000, outputPrice: 1000, limit: 2, ledger },
+      clock: hasty,
+    });
+  const texts = (start: number) => Array.from({ length: 8 }, (_, index) => `colour ${start + index}`);
+  for (let start = 0; start < 40; start += 8) {
+    const endpoint = open();
+    await attempt([judgeReward({ endpoint, rubric: 'A colour.' })], texts(start), { concurrency: 1 });
+  }
+  expect(open().spent).toBeCloseTo(0.11 * prompts.length);
+  expect(open().spent).toBeLessThanOrEqual(2);
+  expect(prompts.length).toBeGreaterThan(8);
+  const slow = await standIn(() => ({ text: 'Score: 5', afterMs: 600 }));
+  await writeFile(ledger, '');
+  const under = open(slow.url).complete([{ role: 'user', content: 'x'.repeat(100) }]);
+  await expect.poll(() => slow.prompts.length).toBe(1);
+  // 100 bytes, 32 for the template and 20 of answer, at a thousandth each.
+  expect(open().spent).toBeCloseTo(0.152);
+  await under;
+  expect(open().spent).toBeCloseTo(0.11);
+  await appendFile(ledger, '0.5\n0.'); // the last line was torn
+  expect(open().spent).toBeCloseTo(0.61);
+  await writeFile(ledger, 'much\n');
+  expect(() => open()).toThrow(/line 1 is "much"; a cost is a number/);
 });

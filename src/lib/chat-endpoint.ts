@@ -1,6 +1,7 @@
 /** An LLM over any OpenAI-compatible endpoint: asked within limits, asked again when it fails, never beyond its cost. */
 import { ConfigError } from '../errors.ts';
 import { type Clock, realClock, sleep } from './clock.ts';
+import { openCostLedger } from './cost-ledger.ts';
 import { type RequestLimiter, type RequestLimits, requestLimiter } from './rate-limit.ts';
 
 export interface ChatEndpointOptions {
@@ -20,8 +21,10 @@ export interface ChatEndpointOptions {
     /** Currency is yours; prices are for a million tokens. */
     readonly inputPrice: number;
     readonly outputPrice: number;
-    /** Over the life of this endpoint. A request that could go beyond it is not sent. */
+    /** Over the life of this endpoint, or of its ledger. A request that could go beyond it is not sent. */
     readonly limit: number;
+    /** A file that remembers what was spent from one start to the next. */
+    readonly ledger?: string;
   };
   readonly clock?: Clock;
 }
@@ -66,22 +69,29 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
   const clock = options.clock ?? realClock();
   const { limits = {} } = options;
   const limiter = 'run' in limits ? limits : requestLimiter(limits, clock);
-  let spent = 0;
-  let reserved = 0;
+  const ledger = openCostLedger(cost?.ledger);
+  let reserved = 0; // by requests that wait for the limiter
   let requests = 0;
 
   async function ask(messages: readonly EndpointMessage[], signal: AbortSignal | undefined): Promise<string> {
     const inputTokens = mostTokens(messages);
     const most = cost ? (inputTokens * cost.inputPrice + maxTokens * cost.outputPrice) / 1e6 : 0;
-    if (cost && spent + reserved + most > cost.limit) throw new CostLimitReached(spent, cost.limit);
+    if (cost && ledger.spent + reserved + most > cost.limit) {
+      throw new CostLimitReached(ledger.spent, cost.limit);
+    }
     reserved += most;
+    let isSent = false;
     try {
-      return await limiter.run(() => send(messages, most, signal), {
-        tokens: inputTokens + maxTokens,
-        ...(signal && { signal }),
-      });
+      return await limiter.run(
+        () => {
+          isSent = true;
+          reserved -= most;
+          return send(messages, most, signal);
+        },
+        { tokens: inputTokens + maxTokens, ...(signal && { signal }) },
+      );
     } finally {
-      reserved -= most;
+      if (!isSent) reserved -= most;
     }
   }
 
@@ -91,7 +101,9 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
     signal: AbortSignal | undefined,
   ): Promise<string> {
     requests++;
-    let bill = most; // a request without an answer, or an answer without a bill, may have cost as much
+    // A request without an answer, or an answer without a bill, may have cost as much; also if this process dies now.
+    let bill = most;
+    ledger.add(most);
     try {
       const timeout = AbortSignal.timeout(timeoutMs);
       const response = await fetch(`${url.replace(/\/$/, '')}/chat/completions`, {
@@ -119,7 +131,7 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
       if (typeof content !== 'string') throw new Error(`${url} answered without choices[0].message.content`);
       return content;
     } finally {
-      spent += bill;
+      ledger.add(bill - most);
     }
   }
 
@@ -140,7 +152,7 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
       }
     },
     get spent() {
-      return spent;
+      return ledger.spent;
     },
     get requests() {
       return requests;

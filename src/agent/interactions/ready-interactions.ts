@@ -1,4 +1,5 @@
 /** Simulated users that come with Rollcall. */
+import { resolve } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { isSameNumber } from '../../lib/answers.ts';
 import { type ChatEndpoint, chatEndpoint, type EndpointMessage } from '../../lib/chat-endpoint.ts';
@@ -104,7 +105,7 @@ function flipped(messages: readonly Message[]): EndpointMessage[] {
 }
 
 /** From the `config` of a YAML. The key comes from the environment variable that `api_key_env` names. */
-export function llmInteractionOf(config: InteractionKwargs, name: string): Interaction {
+export function llmInteractionOf(config: InteractionKwargs, name: string, from: string): Interaction {
   const { url, model, api_key_env: variable } = config;
   if (typeof url !== 'string' || !URL.canParse(url) || typeof model !== 'string') {
     throw new ConfigError(`the simulated user '${name}' needs config.url (up to /v1) and config.model`);
@@ -129,6 +130,7 @@ export function llmInteractionOf(config: InteractionKwargs, name: string): Inter
         inputPrice: number('input_price') ?? 0,
         outputPrice: number('output_price') ?? 0,
         limit: costLimit,
+        ...(typeof config.cost_ledger === 'string' && { ledger: resolve(from, config.cost_ledger) }),
       },
     }),
   });
