@@ -6,7 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chatEndpoint, judgeReward, type Reward, rankingReward, reward, rollout, toolLoop } from 'rollcall';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
-import { expect, onTestFinished, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { resolveRun } from '../src/options/resolve-run.ts';
+import { openDescribedRewards, type RewardsDescription } from '../src/reward/described-rewards.ts';
 
 const { tokenizer, format } = byteModel();
 
@@ -193,4 +195,56 @@ test('a budget with a ledger outlives the process; a request that was under way 
   expect(open().spent).toBeCloseTo(0.61);
   await writeFile(ledger, 'much\n');
   expect(() => open()).toThrow(/line 1 is "much"; a cost is a number/);
+});
+
+describe('a judge of a run as data', () => {
+  async function opened(...overrides: string[]) {
+    const { options } = await resolveRun({ overrides });
+    const { rewards } = options as unknown as { rewards: RewardsDescription };
+    return openDescribedRewards(rewards, { directory: tmpdir(), clock: hasty });
+  }
+  const tasks = [{ index: 0, task: { prompt: [], toolsKwargs: {}, extraInfo: {}, groundTruth: 'blue' } }];
+
+  test.each([
+    ['judge', 'Score: 7', [0.7, 0.7]],
+    ['ranking', 'Better: A', [0.5, 0.5]],
+  ] as const)('rewards.name=%s asks the endpoint of rewards.config', async (name, answer, scores) => {
+    const { url, prompts } = await standIn(() => answer);
+    const config = JSON.stringify({ url, model: 'judge', rubric: 'A colour.', max_concurrent: 2 });
+    const { rewards, correct } = await opened(`rewards.name=${name}`, `rewards.config=${config}`);
+    const [group] = await attempt(rewards as readonly Reward[], ['red', 'green'], { tasks });
+    expect(group!.attempts.map(({ reward: value }) => value)).toEqual(scores);
+    expect(group!.attempts[0]!.rewards).toHaveProperty('score');
+    expect(prompts[0]).toMatch(/A colour\.[\s\S]*A right answer:\n=+\nblue/);
+    expect(correct?.name).toBe(name === 'judge' ? 'score' : undefined);
+  });
+
+  test('rewards.limits hold for it too', async () => {
+    const { url, prompts } = await standIn(() => 'Score: 7');
+    const config = JSON.stringify({ url, model: 'judge', rubric: 'A colour.' });
+    const { rewards } = await opened(
+      'rewards.name=judge',
+      `rewards.config=${config}`,
+      'rewards.limits.requestsPerMinute=1',
+    );
+    const stop = new AbortController();
+    const asked = attempt(rewards as readonly Reward[], ['red', 'green'], { tasks, signal: stop.signal });
+    await expect.poll(() => prompts.length).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    stop.abort('enough');
+    await asked;
+    expect(prompts).toHaveLength(1);
+  });
+
+  test.each([
+    ['{}', 'needs rewards.config.rubric'],
+    ['{"rubric": "x"}', 'the judge (rewards.config) needs config.url'],
+    [
+      '{"rubric": "x", "url": "http://a/v1", "model": "m", "cost_limit": "five"}',
+      'config.cost_limit is "five"',
+    ],
+    ['{"rubric": "x", "url": "http://a/v1", "model": "m", "api_key_env": "NO_SUCH"}', 'NO_SUCH is not set'],
+  ])('rewards.config=%s is refused before the start', async (config, message) => {
+    await expect(opened('rewards.name=judge', `rewards.config=${config}`)).rejects.toThrow(message);
+  });
 });

@@ -39,7 +39,7 @@ export async function assembleRun(
       tools: run.tools,
       users: { file: run.users.file === null ? null : expandHome(run.users.file) },
       directory,
-      correct: scored.rewards[0],
+      ...(scored.correct && { correct: scored.correct }),
       warn,
     });
     opened.push(agent);

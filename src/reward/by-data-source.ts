@@ -3,6 +3,7 @@ import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
 import type { Sandbox } from '../lib/sandbox/sandbox.ts';
 import { codeScore, codeTests } from './code.ts';
+import { JUDGE_NAMES } from './described-judge.ts';
 import { gsm8kScore } from './gsm8k.ts';
 import { answerLineScore, boxedScore, geometryScore, type IsSame, mathsScore } from './maths.ts';
 import type { RewardValue } from './reward.ts';
@@ -65,7 +66,7 @@ const BY_SOURCE: Readonly<Record<string, ScorerName>> = {
 
 export function scorerNamed(name: string): Scorer {
   if (Object.hasOwn(SCORERS, name)) return SCORERS[name as ScorerName];
-  const known = Object.keys(SCORERS);
+  const known = [...Object.keys(SCORERS), ...JUDGE_NAMES];
   throw new ConfigError(
     `there is no ready reward '${name}'; did you mean ${nearest(name, known)}? Ready are ${known.join(', ')}`,
   );

@@ -8,7 +8,14 @@ import { sandboxServer } from '../lib/sandbox/sandbox-server.ts';
 import { openSymbolicMaths, type SymbolicMaths } from '../lib/symbolic/symbolic.ts';
 import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
 import { openComputeScore } from './compute-score.ts';
-import { type RewardContext, type RewardValue, reward, type TrajectoryReward } from './reward.ts';
+import { describedJudge, JUDGE_NAMES } from './described-judge.ts';
+import {
+  type Reward,
+  type RewardContext,
+  type RewardValue,
+  reward,
+  type TrajectoryReward,
+} from './reward.ts';
 import { rewardModel } from './reward-model.ts';
 import { type Shaping, shapingReward } from './shaping.ts';
 
@@ -37,8 +44,9 @@ export interface RewardsDescription {
 }
 
 export interface OpenedRewards {
-  /** The one that says what is correct comes first. */
-  readonly rewards: readonly [TrajectoryReward<TaskRow>, ...TrajectoryReward<TaskRow>[]];
+  readonly rewards: readonly Reward<TaskRow>[];
+  /** The one that says what is correct; a ranking does not. */
+  readonly correct?: TrajectoryReward<TaskRow>;
   /** Refuses, before anything starts, a row that nothing can score. */
   check(row: Pick<TaskRow, 'dataSource' | 'groundTruth'>): void;
   /** After all rows were checked: opens what they need. */
@@ -53,6 +61,25 @@ export async function openDescribedRewards(
   { directory, clock }: { readonly directory: string; readonly clock: Clock },
 ): Promise<OpenedRewards> {
   const { module, name, config, concurrency, timeoutSeconds, shaping, model } = described;
+  const shaped = shaping.enabled ? [shapingReward<TaskRow>(shaping)] : [];
+  const judge = module === null ? JUDGE_NAMES.find((one) => one === name) : undefined;
+  if (judge) {
+    const { concurrency: atOnce, requestsPerMinute, tokensPerMinute } = described.limits;
+    const limits = { max_concurrent: atOnce, max_rpm: requestsPerMinute, max_tpm: tokensPerMinute };
+    const own = describedJudge({
+      name: judge,
+      config: { ...limits, ...config },
+      directory,
+      secondsPerRequest: timeoutSeconds,
+    });
+    return {
+      rewards: [own, ...shaped],
+      ...(own.kind === 'trajectory' && { correct: own }),
+      check: () => {},
+      prepare: async () => {},
+      close: async () => {},
+    };
+  }
   const named = module === null && name !== DEFAULT_NAME ? scorerNamed(name) : undefined;
   const isModelled = model.url !== null && module === null && !named;
   const computed =
@@ -72,11 +99,10 @@ export async function openDescribedRewards(
   const own = isModelled
     ? rewardModel<TaskRow>({ url: model.url!, model: model.name, name: 'score', ...options, clock })
     : reward<TaskRow>('score', score, options);
+  const correct = { ...own, score: limited((context) => own.score(context), described.limits, clock) };
   return {
-    rewards: [
-      { ...own, score: limited((context) => own.score(context), described.limits, clock) },
-      ...(shaping.enabled ? [shapingReward<TaskRow>(shaping)] : []),
-    ],
+    rewards: [correct, ...shaped],
+    correct,
     check: ({ dataSource, groundTruth }) => {
       if (computed || isModelled) return;
       const scorer = named ?? scorerOfSource(dataSource);

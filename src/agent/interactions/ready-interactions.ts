@@ -1,10 +1,8 @@
 /** Simulated users that come with Rollcall. */
-import { resolve } from 'node:path';
-import { ConfigError } from '../../errors.ts';
 import { isSameNumber } from '../../lib/answers.ts';
-import { type ChatEndpoint, chatEndpoint, type EndpointMessage } from '../../lib/chat-endpoint.ts';
+import type { ChatEndpoint, EndpointMessage } from '../../lib/chat-endpoint.ts';
+import { endpointOf } from '../../lib/service-config.ts';
 import type { Message } from '../../types.ts';
-import { limiterOf } from '../service-limits.ts';
 import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
 
 const textOf = ({ content }: Message): string =>
@@ -104,39 +102,11 @@ function flipped(messages: readonly Message[]): EndpointMessage[] {
   });
 }
 
-/** From the `config` of a YAML. The key comes from the environment variable that `api_key_env` names. */
-export function llmInteractionOf(config: InteractionKwargs, name: string, from: string): Interaction {
-  const { url, model, api_key_env: variable } = config;
-  if (typeof url !== 'string' || !URL.canParse(url) || typeof model !== 'string') {
-    throw new ConfigError(`the simulated user '${name}' needs config.url (up to /v1) and config.model`);
-  }
-  const apiKey = typeof variable === 'string' ? process.env[variable] : undefined;
-  if (typeof variable === 'string' && apiKey === undefined) {
-    throw new ConfigError(`the simulated user '${name}': the environment variable ${variable} is not set`);
-  }
-  const number = (key: string) =>
-    config[key] === undefined || config[key] === null ? undefined : Number(config[key]);
-  const [temperature, maxTokens] = [number('temperature'), number('max_tokens')];
-  const costLimit = number('cost_limit');
-  const endpoint = chatEndpoint({
-    url,
-    model,
-    ...(apiKey !== undefined && { apiKey }),
-    ...(temperature !== undefined && { temperature }),
-    ...(maxTokens !== undefined && { maxTokens }),
-    limits: limiterOf(config, url),
-    ...(costLimit !== undefined && {
-      cost: {
-        inputPrice: number('input_price') ?? 0,
-        outputPrice: number('output_price') ?? 0,
-        limit: costLimit,
-        ...(typeof config.cost_ledger === 'string' && { ledger: resolve(from, config.cost_ledger) }),
-      },
-    }),
-  });
+/** From the `config` of a YAML: an endpoint, and `persona` and `done_text`. */
+export function llmInteractionOf(config: InteractionKwargs, name: string, directory: string): Interaction {
   return llmInteraction({
     name,
-    endpoint,
+    endpoint: endpointOf(config, { who: `the simulated user '${name}'`, directory }),
     ...(typeof config.persona === 'string' && { persona: config.persona }),
     ...(typeof config.done_text === 'string' && { doneText: config.done_text }),
   });

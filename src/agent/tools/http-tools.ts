@@ -2,9 +2,9 @@
 import { ConfigError, ToolError } from '../../errors.ts';
 import { askService, ServiceDown } from '../../lib/ask-service.ts';
 import type { RequestLimiter } from '../../lib/rate-limit.ts';
+import { limiterOf } from '../../lib/service-config.ts';
 import type { ToolSchema } from '../../types.ts';
 import type { ResultLimits } from '../class-tool.ts';
-import { limiterOf } from '../service-limits.ts';
 import { type Tool, type ToolResult, tool } from '../tool.ts';
 
 type Config = Readonly<Record<string, unknown>>;
