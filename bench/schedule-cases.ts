@@ -194,12 +194,12 @@ export const TRAINING_SHARE = (375.47 - 228) / 228;
 /** How much longer training takes on half of the GPUs: assumed twice, and the most that the published step allows. */
 export const TRAINING_ON_HALF = { assumed: 2, published: 221.36 / (375.47 - 228) } as const;
 
-/** A quarter of the servers with a quarter of the work: what each server sees is the same. */
-export const quarterOf = (one: ScheduleCase): ScheduleCase => ({
+/** One server with its share of the work: what it sees is the same, but no trajectory can move. */
+export const oneServerOf = (one: ScheduleCase): ScheduleCase => ({
   ...one,
-  servers: Math.max(1, one.servers / 4),
-  tasks: Math.ceil(one.tasks / 4),
-  toolWorkers: Math.ceil(one.toolWorkers / 4),
+  servers: 1,
+  tasks: Math.ceil(one.tasks / one.servers),
+  toolWorkers: Math.ceil(one.toolWorkers / one.servers),
 });
 
 function withoutLimit(one: ScheduleCase): ScheduleCase {

@@ -19,7 +19,7 @@ import {
 } from '../src/modes/mode.ts';
 import {
   CASES,
-  quarterOf,
+  oneServerOf,
   type ScheduleCase,
   SENSITIVITY,
   TRAINING_ON_HALF,
@@ -147,10 +147,8 @@ async function moveParameters(one: ScheduleCase, slow: Setting, fast: Setting): 
     ];
     return round(slower.seconds / faster.seconds);
   };
-  const small = quarterOf(one);
-  console.log(
-    `${one.name} at a quarter of its size: ratio ${await ratioOf(small)}; each parameter −50 %, +50 %`,
-  );
+  const small = oneServerOf(one);
+  console.log(`${one.name} on one server: ratio ${await ratioOf(small)}; each parameter −50 %, +50 %`);
   for (const [name, change] of Object.entries(SENSITIVITY)) {
     const moved = [await ratioOf(change(small, 0.5)), await ratioOf(change(small, 1.5))] as const;
     sensitivity[`${one.name}/${name}`] = moved;
@@ -191,8 +189,10 @@ async function compareModes(given: ScheduleCase): Promise<void> {
       }),
     );
     const speed = (of: string) => figures[`${one.name}/${of}`]!.tokensPerSecond;
-    if (name !== 'synchronousByBatch' && name !== 'synchronous')
-      ratios[`${one.name}/${name}`] = speed(name) / speed('synchronous');
+    if (name === 'synchronousByBatch' || name === 'synchronous') continue;
+    const seconds = (of: string) => figures[`${one.name}/${of}`]!.seconds;
+    ratios[`${one.name}/${name}`] = speed(name) / speed('synchronous');
+    ratios[`${one.name}/${name}/steps`] = seconds('synchronous') / seconds(name);
   }
   ratios[`${one.name}/synchronousToByBatch`] =
     figures[`${one.name}/synchronous`]!.tokensPerSecond /
