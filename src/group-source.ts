@@ -17,7 +17,10 @@ export async function openGroupSource<T extends Task>(
   const { step: _, ...shared } = run.rolloutOptions(at);
   const rolling = openRollout<T>({
     ...shared,
-    onProgress: (progress) => run.rolloutOptions(at).onProgress?.(progress),
+    onProgress: (progress) => {
+      const finished = Math.min(progress.finished, progress.total); // more may be in progress than a step needs
+      run.rolloutOptions(at).onProgress?.({ ...progress, finished });
+    },
   });
   const { dynamicSampling } = run.algorithm;
   const isRace = mode.kind === 'over-sample' || mode.kind === 'tail-rounds';

@@ -24,7 +24,7 @@ export class Continuous<T> implements GroupSource<T> {
   constructor(mode: Mode, parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
     this.#mode = mode;
     this.#parts = parts;
-    this.#pool = new GroupPool(parts, state, (ticket) => this.#judge(ticket));
+    this.#pool = new GroupPool(mode, parts, state, (ticket) => this.#judge(ticket));
   }
 
   async take(step: number) {

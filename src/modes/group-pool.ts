@@ -1,4 +1,5 @@
 import type { Group, Metrics } from '../types.ts';
+import type { Mode } from './mode.ts';
 import type { Evicted, FinishedTicket, ScheduleParts, ScheduleState, Ticket } from './schedule.ts';
 
 interface Flight {
@@ -12,6 +13,7 @@ interface Flight {
  * of it is synchronous, so its state is whole at any moment.
  */
 export class GroupPool<T> {
+  readonly #mode: Mode;
   readonly #parts: ScheduleParts<T>;
   readonly #running = new Map<number, Flight>();
   readonly #cancelled = new Set<Promise<void>>();
@@ -28,10 +30,12 @@ export class GroupPool<T> {
   readonly #onFinished: (ticket: FinishedTicket<T>) => void;
 
   constructor(
+    mode: Mode,
     parts: ScheduleParts<T>,
     state: ScheduleState<T> | undefined,
     onFinished: (ticket: FinishedTicket<T>) => void = () => {},
   ) {
+    this.#mode = mode;
     this.#parts = parts;
     this.#onFinished = onFinished;
     if (!state) return;
@@ -144,7 +148,9 @@ export class GroupPool<T> {
   }
 
   state(): ScheduleState<T> {
+    const { tasksPerStep, attemptsPerTask } = this.#parts;
     return {
+      of: { mode: this.#mode, tasksPerStep, attemptsPerTask },
       admitted: this.#admitted,
       leftOut: this.#leftOut,
       running: this.running,

@@ -1,4 +1,5 @@
 import { GroupPool } from './group-pool.ts';
+import type { Mode } from './mode.ts';
 import { offPolicyMetrics } from './off-policy-metrics.ts';
 import type { GroupSource, ScheduleParts, ScheduleState } from './schedule.ts';
 import { collect, takeAll } from './synchronous.ts';
@@ -16,9 +17,9 @@ export class OneStepOff<T> implements GroupSource<T> {
   /** The next step's groups. */
   #ahead: Promise<void> | undefined;
 
-  constructor(parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
+  constructor(mode: Mode, parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
     this.#parts = parts;
-    this.#pool = new GroupPool(parts, state);
+    this.#pool = new GroupPool(mode, parts, state);
   }
 
   async take(step: number) {

@@ -18,7 +18,7 @@ export class Race<T> implements GroupSource<T> {
     this.#mode = mode;
     this.#parts = parts;
     this.#putOff = [...(state?.putOff ?? [])];
-    this.#pool = new GroupPool(parts, state, (ticket) => this.#judge(ticket));
+    this.#pool = new GroupPool(mode, parts, state, (ticket) => this.#judge(ticket));
   }
 
   async take(step: number) {

@@ -171,6 +171,7 @@ class World {
     ];
     return {
       state,
+      handedOut,
       load: (): ScheduleState<Task> => {
         Object.assign(this, {
           version,
@@ -450,6 +451,32 @@ test('in synchronous mode the groups and their order do not depend on what ends 
     { numRuns: 25 },
   );
 });
+
+test('a run resumed in another mode begins its groups in progress again, and loses no task', async () => {
+  await fc.assert(
+    fc.asyncProperty(settings, modes, fc.integer({ min: 1, max: 5 }), async (setting, mode, tasksPerStep) => {
+      const other = { ...setting, mode, tasksPerStep, evictedShare: 0 };
+      const world = new World({ ...setting, evictedShare: 0, steps: 4 });
+      const source = schedule(setting.mode, world.parts());
+      world.checkStep((await source.take(1)).groups);
+      world.version++;
+      const saved = world.save(source);
+      await source.close();
+      const next = new World({ ...other, steps: 4, maxRefills: 0 });
+      Object.assign(next, { version: 1, handedOut: [...saved.handedOut], trained: [...world.trained] });
+      const resumed = schedule(mode, next.parts(), structuredClone(saved.state));
+      for (let step = 2; step <= 4; step++) {
+        next.checkStep((await resumed.take(step)).groups);
+        await resumed.settle();
+        next.version++;
+        await resumed.renew();
+        next.checkBooks(resumed.state());
+      }
+      await resumed.close();
+    }),
+    { numRuns: 60 },
+  );
+}, 60_000);
 
 test.each([
   synchronous(),

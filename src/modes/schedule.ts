@@ -68,6 +68,7 @@ export interface ScheduleParts<T> {
 
 /** What a checkpoint must hold so that no group is lost and none comes twice. */
 export interface ScheduleState<T> {
+  readonly of: ScheduleSetting;
   /** Groups ever admitted, and how many of them were left out for want of spread. */
   readonly admitted: number;
   readonly leftOut: number;
@@ -79,6 +80,13 @@ export interface ScheduleState<T> {
   readonly putOff: readonly number[];
   /** Of those left out, since the last step. */
   readonly evicted: Evicted;
+}
+
+/** Groups in progress are of use only to a schedule of the same setting. */
+export interface ScheduleSetting {
+  readonly mode: Mode;
+  readonly tasksPerStep: number;
+  readonly attemptsPerTask: number;
 }
 
 export interface Evicted {
@@ -99,12 +107,13 @@ export interface GroupSource<T> {
   close(): Promise<void>;
 }
 
-export function schedule<T>(mode: Mode, parts: ScheduleParts<T>, state?: ScheduleState<T>): GroupSource<T> {
+export function schedule<T>(mode: Mode, parts: ScheduleParts<T>, saved?: ScheduleState<T>): GroupSource<T> {
+  const state = saved && carriedOver(saved, mode, parts);
   switch (mode.kind) {
     case 'synchronous':
-      return new Synchronous(parts, state);
+      return new Synchronous(mode, parts, state);
     case 'one-step-off':
-      return new OneStepOff(parts, state);
+      return new OneStepOff(mode, parts, state);
     case 'asynchronous':
     case 'partial':
       return new Continuous(mode, parts, state);
@@ -112,4 +121,25 @@ export function schedule<T>(mode: Mode, parts: ScheduleParts<T>, state?: Schedul
     case 'tail-rounds':
       return new Race(mode, parts, state);
   }
+}
+
+/** A run resumed in another mode, or with other numbers, begins the groups in progress again: no task is lost. */
+function carriedOver<T>(state: ScheduleState<T>, mode: Mode, parts: ScheduleParts<T>): ScheduleState<T> {
+  const { tasksPerStep, attemptsPerTask } = parts;
+  const isSame =
+    state.of.tasksPerStep === tasksPerStep &&
+    state.of.attemptsPerTask === attemptsPerTask &&
+    (Object.keys(mode) as (keyof Mode)[]).every((name) => state.of.mode[name] === mode[name]);
+  if (isSame) return state;
+  const inProgress = [...state.running, ...state.finished].sort((one, other) => one.order - other.order);
+  return {
+    of: { mode, tasksPerStep, attemptsPerTask },
+    admitted: parts.version() * tasksPerStep,
+    leftOut: 0,
+    running: [],
+    finished: [],
+    waiting: [...inProgress.map(({ place }) => place), ...state.waiting, ...state.putOff],
+    putOff: [],
+    evicted: { groups: 0, tokens: 0 },
+  };
 }

@@ -1,5 +1,6 @@
 import type { Group, Metrics } from '../types.ts';
 import { GroupPool } from './group-pool.ts';
+import type { Mode } from './mode.ts';
 import type { GroupSource, ScheduleParts, ScheduleState } from './schedule.ts';
 
 /** A step's groups are rolled out when they are asked for; what comes back does not depend on which ended first. */
@@ -7,9 +8,9 @@ export class Synchronous<T> implements GroupSource<T> {
   readonly #parts: ScheduleParts<T>;
   readonly #pool: GroupPool<T>;
 
-  constructor(parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
+  constructor(mode: Mode, parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
     this.#parts = parts;
-    this.#pool = new GroupPool(parts, state);
+    this.#pool = new GroupPool(mode, parts, state);
   }
 
   async take(step: number) {
