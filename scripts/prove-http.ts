@@ -1,7 +1,8 @@
 /**
  * The quick start's short variant over HTTP: `npm run prove:http [-- --seed 1]`. The same warm start is trained by GRPO
  * in this process, then over two replicas of `rollcall serve`, then over two of which one is killed in the middle and
- * comes back. All three must give the same rewards and the same gradient norms step by step, and the same accuracy. The last line is JSON.
+ * comes back. All three must give the same rewards and gradient norms step by step, and the same accuracy. The last line
+ * is JSON.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -67,6 +67,12 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
     expect([...stopped.ids]).toEqual([...reply.ids.subarray(0, reply.ids.indexOf(reply.ids[2]!) + 1)]);
   });
 
+  test('a trajectory may be named in any script', async () => {
+    const { server } = await start(engine);
+    const reply = await server.generate(request('验证/task-1'));
+    expect(reply.ids).toEqual((await server.generate(request('plain'))).ids);
+  });
+
   test('a streamed reply is the same as a whole one, told token by token', async () => {
     const { server } = await start(engine);
     const whole = await server.generate(request('a'));
@@ -188,6 +194,16 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   test('log-probs that are fewer than the tokens are refused', async () => {
     const { server } = await start(engine, { dropLogprob: true });
     await expect(server.generate(request('a'))).rejects.toThrow(/8 tokens and 7 log-probs/);
+  });
+
+  test('a request that is aborted while it is being prepared is not sent', async () => {
+    const { server, standIn } = await start(engine, { tokenMs: 10 });
+    const stop = new AbortController();
+    const cut = server.generate(request('a', { signal: stop.signal }, { maxTokens: 500 }));
+    stop.abort(new Error('enough'));
+    expect(await cut).toMatchObject({ finish: 'abort', ids: new Int32Array() });
+    const sent = (await standIn.calls()).filter(({ name }) => name.endsWith('/generate'));
+    expect(sent).toEqual([]);
   });
 
   test('a pause that fails leaves no request waiting at a door that nobody opens', async () => {

@@ -11,6 +11,7 @@ export async function keepPartial<R>(
   work: (close: AbortSignal | undefined) => Promise<R>,
 ): Promise<R> {
   if (!signal) return work(undefined);
+  signal.throwIfAborted(); // an aborted signal tells no new listener
   const close = new AbortController();
   let grace: NodeJS.Timeout | undefined;
   const onAbort = () => {

@@ -182,7 +182,7 @@ export class SglangServer implements InferenceServer {
     const before = this.#version;
     const adapter = request.adapter ?? this.#adapters.current;
     const body = await this.#body(request, rid, adapter);
-    const headers = { 'x-smg-routing-key': request.trajectory };
+    const headers = { 'x-smg-routing-key': encodeURI(request.trajectory) };
     let seen = 0;
     let madeBefore: number | undefined;
     const reply = await keepPartial(

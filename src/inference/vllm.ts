@@ -183,11 +183,11 @@ export class VllmServer implements InferenceServer {
 
   async #try(request: GenerateRequest, by: Entrance): Promise<GenerateResult> {
     request.signal?.throwIfAborted();
-    const id = `${request.id}.${++this.#tries}.`.replaceAll('/', ':'); // it travels in a header
+    const id = encodeURI(`${request.id}.${++this.#tries}.`).replaceAll('/', ':'); // it travels in a header
     const before = this.#version;
     const adapter = request.adapter ?? this.#adapters.current;
     const body = await this.#body(request, id, by, adapter);
-    const headers = { 'x-session-id': request.trajectory, 'x-request-id': id };
+    const headers = { 'x-session-id': encodeURI(request.trajectory), 'x-request-id': id };
     const path = PATHS[by];
     let madeBefore: number | undefined;
     const reply = await keepPartial(
