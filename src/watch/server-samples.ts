@@ -41,7 +41,7 @@ const ASK_REMOTE_MS = 1000;
 const FRESH_MS = { remote: 2500, local: 500 };
 const kindOf = (name: string) => (/^https?:/.test(name) ? 'remote' : 'local');
 
-type Sample = ReadonlyMap<string, SampledNumbers>;
+type Sample = Map<string, SampledNumbers>;
 interface SampledNumbers {
   readonly inFlight: number;
   readonly running: number | null;
@@ -66,7 +66,13 @@ export function watchServers(servers: () => readonly SampledServer[], clock: Clo
     try {
       const limit = { milliseconds: FRESH_MS.remote, clock, signal: stop.signal };
       const answer = await withTimeLimit((signal) => load(signal), limit);
-      if (answer) said.set(name, { ...answer, at: clock.now() });
+      if (!answer) return;
+      const { running, queued } = answer;
+      said.set(name, { running, queued, at: clock.now() });
+      // A server in this process has answered before the next sample: what it says is of this one.
+      const latest = samples.at(-1)?.servers;
+      const numbers = latest?.get(name);
+      if (numbers) latest!.set(name, { ...numbers, running, queued });
     } catch {
       // Whether a server is up is the gateway's question.
     } finally {
