@@ -2,7 +2,7 @@
  * What scheduling is worth, on simulated servers: turns by request against turns by batch, every mode, every policy,
  * and an oracle that knows all lengths. The cases, with their sources, stand in schedule-cases.ts.
  *
- *   npm run bench:schedule [-- --seeds 1] [--no-sensitivity] [--only turns3,programs] [--tasks 16]
+ *   npm run bench:schedule [-- --seeds 1] [--sensitivity no|only] [--only turns3,programs] [--tasks 16]
  */
 import { parseArgs } from 'node:util';
 import { firstCome } from '../src/gateway/policies/first-come.ts';
@@ -30,8 +30,9 @@ import { type Figures, type RolloutSetting, rollOutBatch, trainInMode } from './
 const { values: flags } = parseArgs({
   options: {
     seeds: { type: 'string', default: '1' },
-    'no-sensitivity': { type: 'boolean', default: false },
-    only: { type: 'string', default: 'turns3,turns5tools,programs,modes' },
+    /** Also, not, or nothing but what ±50 % of each parameter does. */
+    sensitivity: { type: 'string', default: 'also' },
+    only: { type: 'string', default: 'turns3,turns3Unlimited,turns5tools,programs,modes' },
     /** Fewer tasks than the case has: to try the bench, not to quote it. */
     tasks: { type: 'string' },
   },
@@ -101,25 +102,16 @@ const heading = ({ name, what }: ScheduleCase) =>
   console.log(`\n${name}: ${what}\n${''.padEnd(30)}${HEAD.map((cell) => cell.padStart(10)).join('')}`);
 
 /** Turns by request against turns by batch, with and without a prefix cache; then the policies. */
-async function compareTurns(given: ScheduleCase): Promise<void> {
-  const one = sized(given);
-  heading(one);
+async function compareTurns(one: ScheduleCase): Promise<void> {
   for (const prefixCache of [true, false]) {
     const cached = { ...one, hardware: { ...one.hardware, prefixCache } };
-    const suffix = prefixCache ? '' : 'NoCache';
-    const batch = await measure(`${one.name}${suffix}/byBatch`, (seed) =>
-      rollOutBatch(cached, { seed, byBatch: true }),
-    );
-    const request = await measure(`${one.name}${suffix}/byRequest`, (seed) => rollOutBatch(cached, { seed }));
-    ratios[`${one.name}${suffix}`] = batch.seconds / request.seconds;
+    await compareRequestWithBatch(prefixCache ? cached : { ...cached, name: `${one.name}NoCache` });
   }
   figures[`${one.name}/none`] = figures[`${one.name}/byRequest`]!;
   await comparePolicies(one, ['longestFirst', 'oracle']);
-  await moveParameters(one, { byBatch: true }, {});
 }
 
-async function compareUnlimited(): Promise<void> {
-  const one = sized(CASES.turns3Unlimited);
+async function compareRequestWithBatch(one: ScheduleCase): Promise<void> {
   const batch = await measure(`${one.name}/byBatch`, (seed) => rollOutBatch(one, { seed, byBatch: true }));
   const request = await measure(`${one.name}/byRequest`, (seed) => rollOutBatch(one, { seed }));
   ratios[one.name] = batch.seconds / request.seconds;
@@ -139,7 +131,7 @@ async function comparePolicies(one: ScheduleCase, names = Object.keys(POLICIES))
 
 /** How much one setting is better than another when a parameter is half as large, and half as large again. */
 async function moveParameters(one: ScheduleCase, slow: Setting, fast: Setting): Promise<void> {
-  if (flags['no-sensitivity']) return;
+  if (flags.sensitivity === 'no') return;
   const ratioOf = async (moved: ScheduleCase) => {
     const [slower, faster] = [
       await rollOutBatch(moved, { ...slow, seed: 1 }),
@@ -159,8 +151,7 @@ async function moveParameters(one: ScheduleCase, slow: Setting, fast: Setting): 
 const STEPS = 8;
 
 /** Every mode on the same hardware: one that trains beside generation has half of it for each. */
-async function compareModes(given: ScheduleCase): Promise<void> {
-  const one = sized(given);
+async function compareModes(one: ScheduleCase): Promise<void> {
   const some = (share: number) => Math.max(1, Math.round(share * one.tasks));
   const modes: Readonly<Record<string, { mode: Mode; split?: number; byBatch?: boolean }>> = {
     synchronousByBatch: { mode: synchronous(), byBatch: true },
@@ -174,7 +165,6 @@ async function compareModes(given: ScheduleCase): Promise<void> {
     overSampleAttempts: { mode: overSample({ attempts: Math.max(1, Math.round(one.attempts / 4)) }) },
     tailRounds: { mode: tailRounds({ extraTasks: some(0.25) }) },
   };
-  heading(one);
   const alone = await measure(`${one.name}/rollout`, (seed) => rollOutBatch(one, { seed }));
   const trainMsPerToken = (1000 * TRAINING_SHARE) / alone.tokensPerSecond;
   for (const [name, { mode, split, byBatch = false }] of Object.entries(modes)) {
@@ -199,17 +189,27 @@ async function compareModes(given: ScheduleCase): Promise<void> {
     figures[`${one.name}/synchronousByBatch`]!.tokensPerSecond;
 }
 
+/** By case: what is measured, and the two settings whose ratio the parameters move. */
+const PARTS: readonly {
+  readonly one: ScheduleCase;
+  readonly run: (one: ScheduleCase) => Promise<void>;
+  readonly slow?: Setting;
+  readonly fast?: Setting;
+}[] = [
+  { one: CASES.turns3, run: compareTurns, slow: { byBatch: true }, fast: {} },
+  { one: CASES.turns3Unlimited, run: compareRequestWithBatch },
+  { one: CASES.turns5tools, run: compareTurns, slow: { byBatch: true }, fast: {} },
+  { one: CASES.programs, run: comparePolicies, slow: {}, fast: POLICIES.longestFirst! },
+  { one: CASES.modes, run: compareModes },
+];
+
 const began = performance.now();
-if (chosen.includes('turns3')) await compareTurns(CASES.turns3);
-if (chosen.includes('turns3')) await compareUnlimited();
-if (chosen.includes('turns5tools')) await compareTurns(CASES.turns5tools);
-if (chosen.includes('programs')) {
-  const one = sized(CASES.programs);
+for (const { one, run, slow, fast } of PARTS) {
+  if (!chosen.includes(one.name)) continue;
   heading(one);
-  await comparePolicies(one);
-  await moveParameters(one, {}, POLICIES.longestFirst!);
+  if (flags.sensitivity !== 'only') await run(sized(one));
+  if (slow && fast) await moveParameters(sized(one), slow, fast);
 }
-if (chosen.includes('modes')) await compareModes(CASES.modes);
 console.log(`\n${((performance.now() - began) / 1000).toFixed(0)} s to simulate, ${seeds.length} seeds`);
 const rounded = (record: Readonly<Record<string, number>>) =>
   Object.fromEntries(Object.entries(record).map(([name, value]) => [name, round(value)]));
