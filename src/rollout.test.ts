@@ -15,7 +15,7 @@ import { gateway } from './gateway/gateway.ts';
 import { sleep } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import { reward } from './reward/reward.ts';
-import { type RolloutOptions, rollout } from './rollout.ts';
+import { openRollout, type RolloutOptions, rollout } from './rollout.ts';
 import type { Scored, Trajectory } from './types.ts';
 
 const { tokenizer, format } = byteModel();
@@ -776,5 +776,43 @@ describe('a rollout', () => {
       ],
     ] as const;
     for (const [type, given] of classes) await expect(rollout(setUp(given).options)).rejects.toThrow(type);
+  });
+});
+
+describe('a group of the first attempts to end', () => {
+  const waits = [400, 100, 300, 200];
+  const attemptOf = (trajectory: string) => Number(/attempt-(\d+)$/.exec(trajectory)![1]);
+  const race = async (reply: ScriptedEngineOptions['reply'], wanted: number) => {
+    const seen: string[] = [];
+    const { options, clock } = setUp({
+      reply,
+      firstTokenMs: ({ request }) => waits[attemptOf(request.trajectory) - 10]!,
+      onTrajectory: ({ trajectory: { attempt, end } }) => seen.push(`${attempt} ${end.kind}`),
+      tolerateFailedShare: 1,
+    });
+    const rolling = openRollout(options);
+    rolling.begin(4);
+    const place = { index: 5, task: { question: 'How many?' }, step: 3, firstAttempt: 10 };
+    const group = await rolling.group({ ...place, attempts: 4, wanted });
+    return { attempts: group.attempts.map(({ trajectory }) => trajectory.attempt), seen, at: clock.now() };
+  };
+
+  test('is in order of attempt, and the rest is cancelled', async () => {
+    const { attempts, seen, at } = await race(() => 'done', 2);
+    expect(attempts).toEqual([11, 13]);
+    expect(seen.slice(0, 2)).toEqual(['11 completed', '13 completed']);
+    expect(seen.slice(2).sort()).toEqual(['10 cancelled', '12 cancelled']);
+    expect(at).toBe(200);
+  });
+
+  test('takes those that did not fail, as long as there are enough', async () => {
+    const gone = (failing: readonly number[]) =>
+      (({ request }) => {
+        if (failing.includes(attemptOf(request.trajectory))) throw new EngineError('gone');
+        return 'done';
+      }) satisfies ScriptedEngineOptions['reply'];
+    expect((await race(gone([11]), 2)).attempts).toEqual([12, 13]);
+    expect((await race(gone([10, 11, 13]), 2)).attempts).toContain(12);
+    expect((await race(gone([10, 11, 13]), 2)).attempts).toHaveLength(2);
   });
 });

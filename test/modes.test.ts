@@ -153,6 +153,28 @@ test('one step off gives the same run for the same seed, stopped and resumed or 
   expect([...first, ...second].map(withoutTimes)).toEqual(whole);
 }, 60_000);
 
+test('an asynchronous run that is stopped at once goes on from its checkpoint', async () => {
+  const runDir = await newRun();
+  const stop = new AbortController();
+  const given = options(runDir, asynchronous({ staleness: 2 }), { checkpoints: { every: 1 } });
+  const first: StepReport<Letter>[] = [];
+  const run = async () => {
+    for await (const report of train({
+      ...given,
+      signal: stop.signal,
+      onProgress: ({ step, phase }) => {
+        if (step === 3 && phase === 'training') stop.abort(new Error('stopped by the user'));
+      },
+    }))
+      first.push(report);
+  };
+  await expect(run()).rejects.toThrow('stopped by the user');
+  const second = await steps({ ...given, resume: true });
+  const all = [...first, ...second];
+  expect(all.map(({ step }) => step)).toEqual([1, 2, 3, 4]);
+  expect(new Set(idsOf(all.flatMap(({ groups }) => groups))).size).toBe(4 * 16);
+}, 60_000);
+
 test('dynamic sampling replaces groups without spread in every mode', async () => {
   const level = reward<Letter>('level', ({ task, trajectory }) =>
     task.letter < 'd' ? 0 : trajectory.attempt,
