@@ -269,6 +269,21 @@ describe("JavaScript within the interpreter's boundary", () => {
     });
   });
 
+  test('only so many run at once, and those that wait lose no time', async () => {
+    const few = await openSandbox('javascript', {
+      ...{ ...LIMITS, milliseconds: 2000, cpuSeconds: 2 },
+      ...{ boundary: 'interpreter', concurrency: 2 },
+    });
+    const program =
+      'const began = Date.now(); while (Date.now() < began + 400); console.log(began, Date.now())';
+    const results = await Promise.all(Array.from({ length: 8 }, () => few.run(program)));
+    await few.close();
+    expect(results.map(({ status }) => status)).toEqual(results.map(() => 'ok'));
+    const spans = results.map(({ stdout }) => stdout.split(' ').map(Number) as [number, number]);
+    const most = spans.map(([at]) => spans.filter(([began, ended]) => began <= at && at < ended).length);
+    expect(Math.max(...most)).toBeLessThanOrEqual(2);
+  });
+
   test('a run can be cancelled', async () => {
     const signal = AbortSignal.timeout(100);
     await expect(sandbox.run('for (;;);', { signal })).rejects.toThrow(/timeout/i);

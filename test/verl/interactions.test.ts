@@ -334,4 +334,20 @@ describe('a person in the loop', () => {
       'there is no question',
     );
   });
+
+  test('an answer written by hand counts once it is whole, and must have the shape of one', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'rollcall-questions-'));
+    const asked = talk(humanInteraction({ directory, pollMs: 20 }), () => 'Is it 7?');
+    await expect.poll(async () => (await openQuestions(directory)).length).toBe(1);
+    const [question] = await openQuestions(directory);
+    const file = join(directory, `${question!.key}.answer.json`);
+    await writeFile(file, '{"text": "No');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await writeFile(file, '{"text": "No.", "done": true}');
+    expect((await asked).end).toEqual({ kind: 'completed' });
+    await writeFile(file, '{"answer": "No."}');
+    const { end } = await talk(humanInteraction({ directory, pollMs: 20 }), () => 'Is it 7?');
+    expect(end).toMatchObject({ kind: 'failed', boundary: 'environment' });
+    expect(end).toMatchObject({ message: expect.stringContaining('is no answer') });
+  });
 });

@@ -7,7 +7,8 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { ConfigError } from '../../errors.ts';
+import { z } from 'zod';
+import { ConfigError, ToolError } from '../../errors.ts';
 import { realClock, sleep } from '../../lib/clock.ts';
 import { writeFileAtomically } from '../../lib/files.ts';
 import type { Message } from '../../types.ts';
@@ -87,9 +88,28 @@ export function humanInteractionOf(config: InteractionKwargs, name: string, from
 const questionPath = (directory: string, key: string) => join(directory, `${key}.question.json`);
 const answerPath = (directory: string, key: string) => join(directory, `${key}.answer.json`);
 
+const answerSchema = z.object({
+  text: z.string(),
+  done: z.boolean().default(false),
+  rating: z.number().optional(),
+});
+
+/** A person may write the file by hand: until it is whole it is no answer; one of another shape is an error. */
 async function readAnswer(directory: string, key: string): Promise<HumanAnswer | undefined> {
   const path = answerPath(directory, key);
-  return existsSync(path) ? JSON.parse(await readFile(path, 'utf8')) : undefined;
+  if (!existsSync(path)) return undefined;
+  let content: unknown;
+  try {
+    content = JSON.parse(await readFile(path, 'utf8'));
+  } catch {
+    return undefined;
+  }
+  const read = answerSchema.safeParse(content);
+  if (!read.success) {
+    throw new ToolError(`${path} is no answer: ${z.prettifyError(read.error).replace(/\s+/g, ' ')}`);
+  }
+  const { text, done, rating } = read.data;
+  return { text, done, ...(rating !== undefined && { rating }) };
 }
 
 /** Those without an answer, the oldest first. */
