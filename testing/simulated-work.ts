@@ -158,6 +158,8 @@ export interface PlayOptions {
   readonly clock: Clock;
   readonly seed: number;
   readonly step?: number;
+  /** Prompts and results are of so many different tokens; for real servers that have fewer. */
+  readonly vocabulary?: number;
   readonly signal?: AbortSignal;
   /** Bounds how many tools run at once. */
   readonly tools?: { run<R>(work: () => Promise<R>): Promise<R> };
@@ -170,7 +172,7 @@ export interface PlayOptions {
 /** Plays a plan against a server: prompt, reply, tool, reply … An aborted signal rejects with its reason. */
 export async function playTrajectory(
   plan: SimulatedTrajectory,
-  { server, clock, seed, step = 1, signal, tools, beforeTurn, afterReply }: PlayOptions,
+  { server, clock, seed, step = 1, vocabulary = 32_000, signal, tools, beforeTurn, afterReply }: PlayOptions,
 ): Promise<PlayedTrajectory> {
   const began = clock.now();
   const own = hashSeed(seed, step, plan.id);
@@ -180,7 +182,7 @@ export async function playTrajectory(
       plan.promptTokens,
     ),
   );
-  context.set(tokensBySeed(hashSeed(seed, 'prompt', plan.task), plan.promptTokens, VOCABULARY));
+  context.set(tokensBySeed(hashSeed(seed, 'prompt', plan.task), plan.promptTokens, vocabulary));
   const listened = signal ?? new AbortController().signal;
   let length = plan.promptTokens;
   let [generateMs, toolMs, sampledTokens] = [0, 0, 0];
@@ -220,7 +222,7 @@ export async function playTrajectory(
       const work = () => sleep(clock, turn.toolMs, listened);
       await (tools ? tools.run(work) : work());
       toolMs += clock.now() - called;
-      context.set(tokensBySeed(hashSeed(own, 'result', at), turn.resultTokens, VOCABULARY), length);
+      context.set(tokensBySeed(hashSeed(own, 'result', at), turn.resultTokens, vocabulary), length);
       length += turn.resultTokens;
     }
   } finally {
@@ -237,8 +239,6 @@ export async function playTrajectory(
     servers: [...servers],
   };
 }
-
-const VOCABULARY = 32_000;
 
 const draw = ({ median, sigma, most = Number.POSITIVE_INFINITY }: LogNormal, z: number) =>
   Math.min(most, median * Math.exp(sigma * z));
