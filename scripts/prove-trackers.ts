@@ -111,9 +111,17 @@ async function prove(): Promise<void> {
     seen.mlflow.artifacts['metrics.jsonl'] === readFileSync(join(runDir, 'metrics.jsonl'), 'utf8'),
   );
   const attempts = reports.flatMap(({ groups }) => groups.flatMap((group) => group.attempts));
+  const isEvaluation = ({ tags }: Seen['mlflow']['traces'][number]) => tags['validate'] === 'true';
+  const [measured, trained] = [true, false].map((wanted) =>
+    seen.mlflow.traces.filter((trace) => isEvaluation(trace) === wanted),
+  ) as [Seen['mlflow']['traces'], Seen['mlflow']['traces']];
+  check('MLflow has a trace per trajectory', trained.length === attempts.length && attempts.length === 64);
   check(
-    'MLflow has a trace per trajectory',
-    seen.mlflow.traces.length === attempts.length && attempts.length === 64,
+    'and one per attempt of each evaluation, with the reward that its metric says',
+    equal(
+      measured.map(({ tags, reward: value }) => [Number(tags['step']), value]).sort(([a], [b]) => a! - b!),
+      lines.map(({ step, metrics }) => [step, metrics['val-core/validation/reward/mean@1']!]),
+    ),
   );
   const sound = attempts.every(
     ({ trajectory: { id, step, taskIndex, attempt, turns, segments }, reward: value }) => {
@@ -175,7 +183,7 @@ async function prove(): Promise<void> {
   ]);
   check(
     'rollcall export sends the run and its traces',
-    /5 steps sent[\s\S]*64 traces sent/.test(exported.stderr),
+    /5 steps sent[\s\S]*69 traces sent/.test(exported.stderr),
   );
 }
 
