@@ -112,9 +112,8 @@ async function prove(): Promise<void> {
   );
   const attempts = reports.flatMap(({ groups }) => groups.flatMap((group) => group.attempts));
   const isEvaluation = ({ tags }: Seen['mlflow']['traces'][number]) => tags['validate'] === 'true';
-  const [measured, trained] = [true, false].map((wanted) =>
-    seen.mlflow.traces.filter((trace) => isEvaluation(trace) === wanted),
-  ) as [Seen['mlflow']['traces'], Seen['mlflow']['traces']];
+  const measured = seen.mlflow.traces.filter(isEvaluation);
+  const trained = seen.mlflow.traces.filter((trace) => !isEvaluation(trace));
   check('MLflow has a trace per trajectory', trained.length === attempts.length && attempts.length === 64);
   check(
     'and one per attempt of each evaluation, with the reward that its metric says',
