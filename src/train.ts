@@ -65,13 +65,16 @@ async function greedyRewards<T extends Task>(
 ): Promise<(number | undefined)[] | undefined> {
   if (run.algorithm.advantage.kind !== 'remax') return undefined;
   const options = run.rolloutOptions(step);
+  const tasks = new Map(groups.map(({ taskIndex, task }) => [taskIndex, { index: taskIndex, task }]));
   const greedy = await rollout({
     ...options,
+    name: 'greedy',
     sampling: { ...options.sampling, temperature: 0 },
-    tasks: groups.map(({ taskIndex, task }) => ({ index: taskIndex, task })),
+    tasks: [...tasks.values()],
     attempts: 1,
   });
-  return greedy.map(({ attempts }) => attempts[0]?.reward);
+  const rewards = new Map(greedy.map(({ taskIndex, attempts }) => [taskIndex, attempts[0]?.reward]));
+  return groups.map(({ taskIndex }) => rewards.get(taskIndex));
 }
 
 async function validate<T extends Task>(run: Run<T>, { evaluation }: ResolvedOptions<T>, step: number) {

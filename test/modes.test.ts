@@ -5,6 +5,7 @@ import {
   agent,
   arrayDataset,
   asynchronous,
+  type Backend,
   dapo,
   embedded,
   type Group,
@@ -152,6 +153,54 @@ test('one step off gives the same run for the same seed, stopped and resumed or 
   const second = await steps(options(runDir, oneStepOff(), { resume: true }));
   expect([...first, ...second].map(withoutTimes)).toEqual(whole);
 }, 60_000);
+
+test('in partial mode a long reply goes on over an update, and each token says which weights sampled it', async () => {
+  const given = options(await newRun(), partial({ extraTasks: 1, staleness: 2 }), {
+    order: { kind: 'sequential' },
+    agent: agent<Letter>(async ({ task, taskIndex, model: policy }) => {
+      const chat = policy.chat();
+      chat.user(task.letter);
+      await chat.sample({ maxTokens: taskIndex === 0 ? 400 : 8 });
+    }),
+    // A random model would end its reply at random.
+    backend: withoutStops(),
+    limits: { tokensPerReply: 400 },
+    tasksPerStep: 2,
+    attemptsPerTask: 2,
+    steps: 3,
+  });
+  const reports = await steps(given);
+  expect(reports[0]!.groups.map(({ taskIndex }) => taskIndex)).toEqual([1, 2]);
+  // Step 2, or, if it was not done by then, step 3, at which it is due.
+  const { groups, metrics } = reports.find((report) =>
+    report.groups.some(({ taskIndex }) => taskIndex === 0),
+  )!;
+  for (const { trajectory } of groups.find(({ taskIndex }) => taskIndex === 0)!.attempts) {
+    const [{ versions, sampled, logprobs }] = trajectory.segments as [(typeof trajectory.segments)[number]];
+    const made = [...versions].filter((_, at) => sampled[at]);
+    expect(made).toHaveLength(400);
+    expect(made[0]).toBe(0);
+    expect(made.at(-1)).toBeGreaterThanOrEqual(1);
+    expect(made).toEqual([...made].sort());
+    expect(logprobs.filter((logprob, at) => sampled[at] && logprob < 0)).toHaveLength(400);
+  }
+  expect(metrics['fully_async/partial/total_partial_num']).toBe(2);
+  expect(metrics['training/off_policy/trajectory_spans/max']).toBeGreaterThanOrEqual(2);
+}, 60_000);
+
+function withoutStops(): Backend {
+  const plain = embedded({ threads: 1 });
+  return {
+    ...plain,
+    openServers: async (folder) =>
+      (await plain.openServers(folder)).map((server) => {
+        const generate = server.generate.bind(server);
+        server.generate = (request) =>
+          generate({ ...request, sampling: { ...request.sampling, stopIds: [] } });
+        return server;
+      }),
+  };
+}
 
 test('an asynchronous run that is stopped at once goes on from its checkpoint', async () => {
   const runDir = await newRun();

@@ -176,3 +176,38 @@ test('arguments of an agent that have no row of their own are kept together', as
   ]);
   expect(options.agent.config).toEqual({ tone: 'kind', depth: 2 });
 });
+
+describe('a mode', () => {
+  test('is named as a whole, beside its numbers', async () => {
+    const { options, refused } = await resolve(['mode=asynchronous', 'mode.staleness=3']);
+    expect(options.mode).toMatchObject({ kind: 'asynchronous', staleness: 3 });
+    expect(refused).toEqual([]);
+    expect((await resolve([], 'mode: tail-rounds\nmode.extraTasks: 8\n')).options.mode.extraTasks).toBe(8);
+  });
+
+  test('that says nothing sensible is refused', async () => {
+    expect((await resolve(['mode=partial'])).refused).toEqual([
+      expect.stringContaining('mode is partial, but mode.extraTasks is 0'),
+    ]);
+  });
+
+  test('is one of verl’s trainers', async () => {
+    const modeOf = async (...words: string[]) => (await resolve(words)).options.mode;
+    expect(await modeOf('trainer.v1.trainer_mode=sync')).toMatchObject({ kind: 'synchronous' });
+    expect(
+      await modeOf(
+        'trainer.v1.trainer_mode=colocate_async',
+        'data.train_batch_size=64',
+        'trainer.v1.colocate_async.num_warmup_batches=2',
+      ),
+    ).toMatchObject({ kind: 'partial', extraTasks: 128, staleness: 2 });
+    // verl leaves out a group if step − its step + 1 is above the threshold.
+    expect(
+      await modeOf('trainer.v1.trainer_mode=separate_async', 'trainer.v1.sampler.max_off_policy_threshold=8'),
+    ).toMatchObject({ kind: 'asynchronous', staleness: 7 });
+    expect(await modeOf('async_training.staleness_threshold=0.1')).toMatchObject({
+      kind: 'asynchronous',
+      staleness: 1,
+    });
+  });
+});

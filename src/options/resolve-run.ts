@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
+import { checkMode } from '../modes/mode.ts';
 import { interpolate } from './interpolate.ts';
 import { KNOWN_OPTIONS, nestOptions, wrongWith } from './known-options.ts';
 import { findMissing } from './missing.ts';
@@ -99,8 +100,17 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     given: new Map([...entries].map(([path, { from }]) => [path, from.key])),
     notes,
     missing: findMissing(options, environment, exists),
-    refused,
+    refused: [...refused, ...wrongMode(options)],
   };
+}
+
+function wrongMode({ mode, tasksPerStep }: DescribedRun): string[] {
+  try {
+    checkMode(mode, tasksPerStep);
+    return [];
+  } catch (error) {
+    return [(error as Error).message];
+  }
 }
 
 /** Rows by key, and those that stand for everything below a key. */
