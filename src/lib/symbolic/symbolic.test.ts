@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { toLatex } from './notation.ts';
@@ -48,6 +49,17 @@ test.each([
   },
   60_000,
 );
+
+test('SymPy says the same of eighty pairs', async () => {
+  const file = new URL('../../../test/golden/symbolic/pairs.json', import.meta.url);
+  const { pairs } = JSON.parse(readFileSync(file, 'utf8')) as {
+    pairs: { kind: string; a: string; b: string; same: boolean }[];
+  };
+  expect(pairs).toHaveLength(80);
+  const found = [];
+  for (const { kind, a, b } of pairs) found.push({ kind, a, b, same: await maths.isSame(a, b) });
+  expect(found).toEqual(pairs);
+}, 120_000);
 
 test('a product of two lines is its expansion, and no longer when a coefficient changes', async () => {
   const coefficient = fc.integer({ min: -9, max: 9 });
