@@ -54,9 +54,7 @@ export async function rollOutBatch(one: ScheduleCase, setting: RolloutSetting): 
   const setup = setUp(one, one.servers, setting);
   const { clock, front, plans } = setup;
   const tools = semaphore(one.toolWorkers);
-  const all = Array.from({ length: one.tasks * one.attempts }, (_, at) =>
-    drawTrajectory(one.shape, { seed, task: Math.floor(at / one.attempts), attempt: at % one.attempts }),
-  );
+  const all = batchOf(one, seed);
   for (const plan of all) plans.set(plan.id, plan);
   const waits = byBatch ? barriers(all) : {};
   const played = await Promise.all(
@@ -64,6 +62,15 @@ export async function rollOutBatch(one: ScheduleCase, setting: RolloutSetting): 
   );
   return figuresOf(one.hardware, setup, played, clock.now());
 }
+
+const batchOf = ({ shape, tasks, attempts }: ScheduleCase, seed: number) =>
+  Array.from({ length: tasks * attempts }, (_, at) =>
+    drawTrajectory(shape, { seed, task: Math.floor(at / attempts), attempt: at % attempts }),
+  );
+
+/** What no schedule can undercut: the longest trajectory of a batch on a server that has nothing else to do. */
+export const longestAloneSeconds = (one: ScheduleCase, seed: number) =>
+  Math.max(...batchOf(one, seed).map((plan) => aloneMs(plan, one.hardware))) / 1000;
 
 export interface ModeSetting {
   readonly mode: Mode;
@@ -261,7 +268,7 @@ function figuresOf(
 }
 
 /** How long a trajectory takes on a server that has nothing else to do and keeps its context. */
-export function aloneMs({ promptTokens, turns }: SimulatedTrajectory, hardware: SimulatedHardware): number {
+function aloneMs({ promptTokens, turns }: SimulatedTrajectory, hardware: SimulatedHardware): number {
   const { stepMs, sequenceMs, contextMs, prefillMs } = hardware;
   let [context, fresh, time] = [promptTokens, promptTokens, 0];
   for (const { replyTokens, toolMs, resultTokens } of turns) {

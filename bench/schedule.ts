@@ -25,7 +25,13 @@ import {
   TRAINING_ON_HALF,
   TRAINING_SHARE,
 } from './schedule-cases.ts';
-import { type Figures, type RolloutSetting, rollOutBatch, trainInMode } from './schedule-runs.ts';
+import {
+  type Figures,
+  longestAloneSeconds,
+  type RolloutSetting,
+  rollOutBatch,
+  trainInMode,
+} from './schedule-runs.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -115,6 +121,7 @@ async function compareRequestWithBatch(one: ScheduleCase): Promise<void> {
   const batch = await measure(`${one.name}/byBatch`, (seed) => rollOutBatch(one, { seed, byBatch: true }));
   const request = await measure(`${one.name}/byRequest`, (seed) => rollOutBatch(one, { seed }));
   ratios[one.name] = batch.seconds / request.seconds;
+  ratios[`${one.name}/most`] = batch.seconds / mean(seeds.map((seed) => longestAloneSeconds(one, seed)));
 }
 
 /** Every policy against requests that are sent at once, and against the oracle. */
