@@ -1,4 +1,4 @@
-import type { Group, Metrics } from '../types.ts';
+import type { Group, Metrics, Trajectory } from '../types.ts';
 
 /**
  * How far behind the weights that sampled were, per trajectory, against `version`, which is trained now. Names are
@@ -6,18 +6,7 @@ import type { Group, Metrics } from '../types.ts';
  */
 export function offPolicyMetrics<T>(groups: readonly Group<T>[], version: number): Metrics {
   const ranges = groups.flatMap(({ attempts }) =>
-    attempts.flatMap(({ trajectory }) => {
-      const versions = trajectory.segments.flatMap((segment) =>
-        [...segment.versions].filter((_, at) => segment.sampled[at]),
-      );
-      if (versions.length === 0) return [];
-      return [
-        versions.reduce(
-          ({ oldest, newest }, one) => ({ oldest: Math.min(oldest, one), newest: Math.max(newest, one) }),
-          { oldest: versions[0]!, newest: versions[0]! },
-        ),
-      ];
-    }),
+    attempts.map(({ trajectory }) => versionsOf(trajectory)).filter(({ newest }) => newest >= 0),
   );
   if (ranges.length === 0) return {};
   const partial = ranges.filter(({ oldest, newest }) => newest > oldest).length;
@@ -39,10 +28,23 @@ export function offPolicyMetrics<T>(groups: readonly Group<T>[], version: number
   };
 }
 
+/** Of the sampled tokens; `newest` is −1 if there are none. */
+function versionsOf<T>({ segments }: Trajectory<T>): { oldest: number; newest: number } {
+  let [oldest, newest] = [Number.POSITIVE_INFINITY, -1];
+  for (const { versions, sampled } of segments) {
+    for (let at = 0; at < versions.length; at++) {
+      if (!sampled[at]) continue;
+      oldest = Math.min(oldest, versions[at]!);
+      newest = Math.max(newest, versions[at]!);
+    }
+  }
+  return { oldest, newest };
+}
+
 function spread(name: string, values: readonly number[]): Metrics {
   return {
     [`training/off_policy/${name}/mean`]: values.reduce((sum, value) => sum + value, 0) / values.length,
-    [`training/off_policy/${name}/max`]: Math.max(...values),
-    [`training/off_policy/${name}/min`]: Math.min(...values),
+    [`training/off_policy/${name}/max`]: values.reduce((one, other) => Math.max(one, other)),
+    [`training/off_policy/${name}/min`]: values.reduce((one, other) => Math.min(one, other)),
   };
 }
