@@ -1,5 +1,6 @@
 import { mkdir, open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { DatasetError } from '../errors.ts';
 import { writeFileAtomically } from '../lib/files.ts';
 import type { End, Group, Segment, Task, Trajectory } from '../types.ts';
@@ -30,6 +31,8 @@ const BYTES_PER_TOKEN = COLUMNS.reduce((sum, [, bytes]) => sum + bytes, 0);
 const MAGIC = 'RCTOKENS';
 const HEADER_BYTES = 16; // magic, format, bytes per token
 const SAMPLED = 1;
+/** Trajectories that are packed between two turns of the event loop: others may be going on. */
+const AT_ONCE = 16;
 const TRAINED = 2;
 
 /** What the trainer knew of a segment's tokens; NaN where it was not asked. */
@@ -123,6 +126,7 @@ export async function writeTrajectories(
     });
     lines.push(line);
     lineOffset += line.length;
+    if (lines.length % AT_ONCE === 0) await setImmediate();
   }
   await mkdir(runPaths(directory).trajectories, { recursive: true });
   await writeFileAtomically(stepFile(directory, step, 'tokens'), Buffer.concat(slices));

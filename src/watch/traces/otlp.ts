@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { setImmediate } from 'node:timers/promises';
 import type { TrackedRun, Tracker } from '../tracker.ts';
 import { request } from '../trackers/http.ts';
 import { type SpanContext, type TraceSpan, trajectorySpans } from './trajectory-spans.ts';
@@ -66,7 +67,11 @@ export function traceTracker(
       encode = spanEncoder({ 'service.name': 'rollcall', ...target.resource });
     },
     trace: async (trajectories, signal) => {
-      const spans = trajectories.flatMap((scored) => trajectorySpans(scored, context));
+      const spans: TraceSpan[] = [];
+      for (const scored of trajectories) {
+        spans.push(...trajectorySpans(scored, context));
+        await setImmediate(); // what trajectories that go on have to do comes first
+      }
       const body = encode(spans);
       const headers = { 'content-type': 'application/x-protobuf', ...(await target.headers()) };
       await request(target.url, { headers, body, signal });

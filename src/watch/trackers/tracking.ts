@@ -19,7 +19,7 @@ export const TRACKING_LIMITS = {
   /** Trajectories are large; more than these are not kept for a tracker that is behind. */
   queuedTrajectories: 4_096,
   linesPerCall: 200,
-  /** Encoded in one piece between two turns of the event loop. */
+  /** Of which one request is made. */
   trajectoriesPerCall: 32,
 };
 
