@@ -1,19 +1,20 @@
 /**
- * Proves that every mode learns the quick start's task, from one warm start per seed, and in which order the modes are on
- * real servers whose tools take their time.
+ * Proves that every mode learns: a toy task on a tiny model (letters), the quick start's task from one warm start per
+ * seed (learning); and in which order the modes are on real servers whose tools take their time (servers).
  *
- *   npm run prove:modes [-- --seeds 1,2] [--variant short] [--part learning,servers] [--only asynchronous,partial]
+ *   npm run prove:modes [-- --seeds 1,2] [--variant short] [--part letters,learning,servers] [--only asynchronous,partial]
  *
  * The last line is JSON. Runs are kept under --runs and taken from there with --keep.
  */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { agent } from '../src/agent/agent.ts';
 import { arrayDataset } from '../src/dataset/dataset.ts';
+import { embedded } from '../src/engine/embedded.ts';
 import { createRandom, hashSeed } from '../src/lib/random.ts';
 import {
   asynchronous,
@@ -37,7 +38,7 @@ const { values: flags } = parseArgs({
   options: {
     seeds: { type: 'string', default: '1,2' },
     variant: { type: 'string', default: 'short' },
-    part: { type: 'string', default: 'learning,servers' },
+    part: { type: 'string', default: 'letters,learning,servers' },
     only: { type: 'string' },
     runs: { type: 'string', default: 'runs/prove-modes' },
     keep: { type: 'boolean', default: false },
@@ -120,6 +121,60 @@ async function proveLearning() {
   }
   return rows;
 }
+
+/** A model of random weights learns to say what sorts before a letter; the mean reward of the first and last steps. */
+async function proveLetters() {
+  const rows: Record<string, unknown>[] = [];
+  for (const seed of flags.seeds.split(',').map(Number)) {
+    const model = await tinyModel(seed);
+    for (const [name, mode] of chosen(modesFor(8))) {
+      const runDir = join(await mkdtemp(join(tmpdir(), 'rollcall-prove-modes-')), 'run');
+      const rewards: number[] = [];
+      const ages: number[] = [];
+      for await (const { step, metrics } of train<{ letter: string }>({
+        model,
+        runDir,
+        seed,
+        mode,
+        tasks: arrayDataset(Array.from({ length: 64 }, () => ({ letter: 'a' }))),
+        agent: letters,
+        rewards: [before],
+        steps: 25,
+        tasksPerStep: 8,
+        attemptsPerTask: 8,
+        limits: { tokensPerReply: 12 },
+        optimizer: { learningRate: 1e-2 },
+        backend: embedded({ threads: 1 }),
+        checkpoints: { every: 0 },
+      })) {
+        if (step === 0) continue;
+        rewards.push(metrics['critic/score/mean']!);
+        ages.push(metrics['training/off_policy/trajectory_staleness_worst/mean'] ?? 0);
+      }
+      await rm(runDir, { recursive: true, force: true });
+      const row = {
+        mode: name,
+        seed,
+        before: mean(rewards.slice(0, 3)),
+        after: mean(rewards.slice(-3)),
+        staleness: mean(ages),
+      };
+      rows.push(row);
+      say(`${name}, letters, seed ${seed}: ${percent(row.before)} → ${percent(row.after)}`);
+    }
+  }
+  return rows;
+}
+
+const letters = agent<{ letter: string }>(async ({ task, model }) => {
+  const chat = model.chat();
+  chat.user(task.letter);
+  await chat.sample();
+});
+
+const before = reward<{ letter: string }>('before', ({ task, trajectory: { text } }) => {
+  return [...text].filter((character) => character < task.letter).length / Math.max(1, text.length);
+});
 
 interface Errand {
   readonly number: number;
@@ -206,7 +261,7 @@ function median(list: readonly number[]): number {
 }
 
 const parts = flags.part.split(',');
+const toy = parts.includes('letters') ? await proveLetters() : [];
 const learning = parts.includes('learning') ? await proveLearning() : [];
 const real = parts.includes('servers') ? await proveServers() : [];
-await writeFile(join(flags.runs, 'result.json'), JSON.stringify({ learning, servers: real })).catch(() => {});
-console.log(JSON.stringify({ variant, learning, servers: real }));
+console.log(JSON.stringify({ variant, letters: toy, learning, servers: real }));
