@@ -7,7 +7,7 @@ export interface Line {
   readonly seeds: readonly (readonly { readonly tokens: number; readonly accuracy: number }[])[];
 }
 
-const FRAME = { left: 56, top: 40, width: 520, height: 300, legend: 150 };
+const FRAME = { left: 56, top: 40, width: 520, height: 300, legend: 200 };
 const FONT = 'font-family="sans-serif" font-size="12" fill="#333"';
 
 const escapeText = (text: string) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
