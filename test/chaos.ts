@@ -54,7 +54,7 @@ export async function chaos({
     running.map(({ url }, at) =>
       engines[at] === 'vllm' ? new VllmServer({ url }) : new SglangServer({ url }),
     ),
-    { tries: 8, backoffMs: 5, longestBackoffMs: 200, secondsPerRequest: 2, whileUpdating: 'wait' },
+    { tries: 8, backoffMs: 5, longestBackoffMs: 200, secondsPerRequest: 4, whileUpdating: 'wait' },
   );
   const began = clock.now();
   const over = new AbortController();
@@ -73,7 +73,7 @@ export async function chaos({
   let version = 0;
   let updates = 0;
   const updater = repeat(stopped, async () => {
-    await sleep(clock, 500, stopped);
+    await sleep(clock, 2000, stopped);
     // None may take them; the next update finds those that are back.
     await front.update({ kind: 'disk', version: ++version, path: `/weights/${version}` }).then(
       () => updates++,

@@ -303,7 +303,9 @@ export class Gateway implements InferenceServer {
     return member;
   }
 
-  async #ask({ name, server }: Member, request: GenerateRequest): Promise<GenerateResult> {
+  async #ask(member: Member, request: GenerateRequest): Promise<GenerateResult> {
+    const { name, server } = member;
+    if (this.#whileUpdating === 'wait' && member.updating) await this.#untilUpdated(member, request);
     if (this.#requestMs === Number.POSITIVE_INFINITY) return server.generate(request);
     const limit = new AbortController();
     const late = new EngineError(`${name} had no answer to ${request.id} in ${this.#requestMs} ms`);
@@ -318,6 +320,13 @@ export class Gateway implements InferenceServer {
     }
   }
 
+  /** Waiting for weights is not counted as a server's time to answer. */
+  async #untilUpdated(member: Member, { signal }: GenerateRequest): Promise<void> {
+    const limits = { milliseconds: Number.POSITIVE_INFINITY, clock: this.#clock, signal };
+    await withTimeLimit(() => member.updating, limits);
+    if (member.down !== undefined) throw new EngineError(`${member.name} is out: ${member.down}`);
+  }
+
   /** A server that was started anew answers with the weights it was started with. */
   #checkVersion(member: Member, { versions }: GenerateResult, sent: number | undefined): void {
     const last = versions.at(-1)?.version;
@@ -330,6 +339,17 @@ export class Gateway implements InferenceServer {
   }
 
   async #send(member: Member, weights: WeightUpdate): Promise<void> {
+    const sending = this.#deliver(member, weights);
+    const settled = sending.catch(() => {});
+    member.updating = settled;
+    try {
+      await sending;
+    } finally {
+      if (member.updating === settled) member.updating = undefined;
+    }
+  }
+
+  async #deliver(member: Member, weights: WeightUpdate): Promise<void> {
     const { server } = member;
     if (this.#whileUpdating) await server.pause(this.#whileUpdating);
     try {

@@ -19,6 +19,8 @@ export interface Member {
   leaving: boolean;
   /** Of the weights it was last sent; undefined before. */
   version: number | undefined;
+  /** Settles when the weights on their way are there, or have failed. */
+  updating: Promise<void> | undefined;
   requests: number;
   failures: number;
   sampledTokens: number;
@@ -27,7 +29,7 @@ export interface Member {
 }
 
 /** What `status()` tells of a server. */
-export type MemberStatus = Omit<Member, 'server'>;
+export type MemberStatus = Omit<Member, 'server' | 'updating'>;
 
 export function createMember(server: InferenceServer, place: number): Member {
   return {
@@ -41,6 +43,7 @@ export function createMember(server: InferenceServer, place: number): Member {
     down: undefined,
     leaving: false,
     version: undefined,
+    updating: undefined,
     requests: 0,
     failures: 0,
     sampledTokens: 0,
@@ -55,6 +58,6 @@ export function countReply(member: Member, { ids, promptTokens, cachedTokens = 0
   member.cachedTokens += cachedTokens;
 }
 
-export function statusOf({ server: _, ...status }: Member): MemberStatus {
+export function statusOf({ server: _, updating: __, ...status }: Member): MemberStatus {
   return status;
 }

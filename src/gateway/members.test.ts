@@ -3,6 +3,7 @@ import { scriptedEngine } from '../../testing/scripted-engine.ts';
 import { virtualClock } from '../../testing/virtual-clock.ts';
 import { EngineError } from '../errors.ts';
 import type { GenerateRequest, InferenceServer } from '../inference/server.ts';
+import { sleep } from '../lib/clock.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { gateway } from './gateway.ts';
 import { createMember } from './member.ts';
@@ -192,4 +193,23 @@ test('when all servers are gone, those that wait look together for one that is b
   const replies = await Promise.all(names.map((name) => front.generate(request(name))));
   expect(replies.map(({ versions }) => versions)).toEqual(names.map(() => [{ from: 0, version: 1 }]));
   expect(only.updates).toEqual([1, 1]);
+});
+
+test('a request that waits for new weights has its time to be answered after them', async () => {
+  const clock = virtualClock();
+  const engine = scriptedEngine({ tokenizer, clock, firstTokenMs: 3000, reply: () => 'ok' });
+  const server: InferenceServer = {
+    ...engine,
+    update: async (weights) => {
+      await sleep(clock, 60_000);
+      await engine.update(weights);
+    },
+  };
+  const front = gateway([server], { clock, secondsPerRequest: 5, whileUpdating: 'wait', tries: 1 });
+  const updating = front.update(WEIGHTS(1));
+  const reply = await front.generate(request('a'));
+  expect(reply.versions).toEqual([{ from: 0, version: 1 }]);
+  expect(clock.now()).toBe(63_000);
+  await updating;
+  expect(front.status()[0]).not.toHaveProperty('updating');
 });

@@ -43,6 +43,13 @@ const request = (
   ...more,
 });
 
+/** So many requests have arrived, and have had time for some tokens. */
+async function untilSampling(standIn: Awaited<ReturnType<typeof startStandIn>>, requests: number) {
+  const arrived = async () => (await standIn.calls()).filter(({ name }) => name.endsWith('/generate')).length;
+  while ((await arrived()) < requests) await wait(10);
+  await wait(100);
+}
+
 const TEXT = 'What is served here?';
 const EXPECTED = {
   text: TEXT,
@@ -92,11 +99,11 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   });
 
   test('a signal ends one request with what it has, and not one whose id begins alike', async () => {
-    const { server } = await start(engine, { tokenMs: 10 });
+    const { server, standIn } = await start(engine, { tokenMs: 10 });
     const stop = new AbortController();
     const cut = server.generate(request('t/1', { signal: stop.signal }, { maxTokens: 500 }));
     const other = server.generate(request('t/12', {}, { maxTokens: 20 }));
-    await wait(120);
+    await untilSampling(standIn, 2);
     stop.abort(new Error('enough'));
     const partial = await cut;
     expect(partial.finish).toBe('abort');
@@ -107,9 +114,9 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   });
 
   test('a pause by abort hands back partials, and requests made meanwhile wait for the resume', async () => {
-    const { server } = await start(engine, { tokenMs: 5 });
+    const { server, standIn } = await start(engine, { tokenMs: 5 });
     const running = server.generate(request('a', {}, { maxTokens: 1000 }));
-    await wait(100);
+    await untilSampling(standIn, 1);
     await server.pause('abort');
     expect(await running).toMatchObject({ finish: 'abort' });
     expect((await running).ids.length).toBeGreaterThan(0);
@@ -204,6 +211,17 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
     expect(await cut).toMatchObject({ finish: 'abort', ids: new Int32Array() });
     const sent = (await standIn.calls()).filter(({ name }) => name.endsWith('/generate'));
     expect(sent).toEqual([]);
+  });
+
+  test('a request that is given up is closed at once, without asking for its partial', async () => {
+    const { server, standIn } = await start(engine, { tokenMs: 10 });
+    await server.generate(request('a', {}, { maxTokens: 1 }));
+    const stop = new AbortController();
+    const cut = server.generate(request('b', { signal: stop.signal }, { maxTokens: 500 }));
+    await wait(60);
+    stop.abort(new EngineError('too late'));
+    expect(await cut).toMatchObject({ finish: 'abort', ids: new Int32Array() });
+    expect((await standIn.calls()).filter(({ name }) => name.includes('abort'))).toEqual([]);
   });
 
   test('a pause that fails leaves no request waiting at a door that nobody opens', async () => {
