@@ -1,7 +1,7 @@
 /** Python in bubblewrap, with a read-only `/usr` and a small temporary disk. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, ToolError } from '../../errors.ts';
 import { type BoxPrograms, boxCommand, boxUser, findBoxPrograms, mebibytes, usrLinks } from './bubblewrap.ts';
 import type { Sandbox, SandboxLimits, SandboxResult, SandboxRunOptions } from './sandbox.ts';
 
@@ -106,7 +106,7 @@ function runOnce(
     child.stdin.on('error', () => {}); // a program that does not read
     const program = Buffer.from(code);
     child.stdin.end(Buffer.concat([Buffer.from(`${program.length}\n`), program, Buffer.from(stdin)]));
-    const settle = (status: SandboxResult['status'], more = '') => {
+    const settle = (status: SandboxResult['status']) => {
       clearTimeout(timer);
       running.delete(child);
       signal?.removeEventListener('abort', onAbort);
@@ -115,11 +115,16 @@ function runOnce(
       resolve({
         status,
         stdout: text('stdout'),
-        stderr: text('stderr') + more,
+        stderr: text('stderr'),
         milliseconds: performance.now() - began,
       });
     };
-    child.on('error', (error) => settle('error', error.message));
+    child.on('error', (cause) => {
+      clearTimeout(timer);
+      running.delete(child);
+      signal?.removeEventListener('abort', onAbort);
+      reject(new ToolError(`the sandbox for Python did not start: ${cause.message}`, { cause }));
+    });
     child.on('close', (exitCode, killedBy) => {
       if (ended !== undefined) return settle(ended);
       if (exitCode === 0) return settle('ok');

@@ -6,7 +6,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { z } from 'zod';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, ToolError } from '../../errors.ts';
 import { semaphore } from '../semaphore.ts';
 import { findBoxPrograms } from './bubblewrap.ts';
 import { startBoxedNode, startPlainNode } from './node-box.ts';
@@ -33,9 +33,12 @@ export async function openQuickJs(limits: SandboxLimits, boundary?: Boundary): P
   }));
   if (probe.status === 'ok' && probe.stdout === '42\n') return sandbox;
   await sandbox.close();
+  const why = probe.stderr.trim() || probe.status;
   throw new ConfigError(
-    `JavaScript is contained by bubblewrap here, and that does not work (${probe.stderr.trim() || probe.status}). It needs ` +
-      "user namespaces; boundary: 'interpreter' trusts the walls of QuickJS and its process alone",
+    wanted === 'interpreter'
+      ? `the sandbox for JavaScript does not work here (${why})`
+      : `JavaScript is contained by bubblewrap here, and that does not work (${why}). It needs user namespaces; ` +
+          "boundary: 'interpreter' trusts the walls of QuickJS and its process alone",
   );
 }
 
@@ -73,7 +76,7 @@ function makeSandbox(limits: SandboxLimits, boundary: Boundary): Sandbox {
     });
     if (first.kind === 'said' && first.line === 'ready') return fresh;
     drop(fresh);
-    throw new Error(`the sandbox for JavaScript did not start: ${fresh.errors() || first.kind}`);
+    throw new ToolError(`the sandbox for JavaScript did not start: ${fresh.errors() || first.kind}`);
   }
 
   function drop(one: Interpreter): void {
@@ -159,6 +162,7 @@ function interpreter(child: ChildProcess, { outputBytes }: SandboxLimits): Inter
   });
   child.on('error', (error) => {
     errors += error.message;
+    settle?.({ kind: 'gone' });
   });
   child.on('close', () => settle?.({ kind: 'gone' }));
   return {

@@ -49,7 +49,10 @@ export type Boundary = 'system' | 'interpreter';
 export interface Sandbox {
   readonly language: 'javascript' | 'python';
   readonly boundary: Boundary;
-  /** Each run is a fresh world: nothing is left of it for the next. Rejects with the signal's reason. */
+  /**
+   * Each run is a fresh world: nothing is left of it for the next. Rejects with the signal's reason, or with a
+   * ToolError where the sandbox itself fails.
+   */
   run(code: string, options?: SandboxRunOptions): Promise<SandboxResult>;
   close(): Promise<void>;
 }
