@@ -68,7 +68,8 @@ export function startBoxedNode(
 export function startPlainNode({ module, callerUrl, packages, words }: NodeProgram): ChildProcess {
   const fromSource = callerUrl.endsWith('.ts');
   const root = fileURLToPath(new URL(fromSource ? '../../../' : '../../../../', import.meta.url));
-  const readable = [join(root, '*'), ...packages.map((name) => join(folderOf(name), '*'))];
+  const needed = fromSource ? [...packages, 'amaro'] : packages;
+  const readable = [join(root, '*'), ...needed.map((name) => join(folderOf(name), '*'))];
   const permission = process.allowedNodeEnvironmentFlags.has('--permission')
     ? '--permission'
     : '--experimental-permission';
