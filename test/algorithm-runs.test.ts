@@ -20,7 +20,7 @@ import {
   type TrainOptions,
   train,
 } from 'rollcall';
-import { beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test, vi } from 'vitest';
 import { readStepIndex } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
@@ -30,7 +30,8 @@ type Letter = { letter: string };
 let model: string;
 beforeAll(async () => {
   model = await tinyModel();
-});
+}, 60_000);
+vi.setConfig({ testTimeout: 120_000 }); // whole runs, on a machine that may be busy
 const newFolder = () => mkdtemp(join(tmpdir(), 'rollcall-algorithm-'));
 
 const before = reward<Letter>('before', ({ task, trajectory: { text } }) => {
@@ -77,8 +78,10 @@ const untimed = (list: readonly StepReport<Letter>[]) =>
 
 test.each([
   ['PPO', ppo()],
-  ['PPO with a value head on the policy', ppo({ critic: { shared: true } })],
-  ['PF-PPO', ppo({ filtration: { method: 'max-random' } })],
+  [
+    'PF-PPO with a value head on the policy',
+    ppo({ critic: { shared: true }, filtration: { method: 'max-random' } }),
+  ],
   ['GRPO with a reference that is refreshed', grpo({ kl: { coefficient: 0.5, refreshEverySteps: 2 } })],
 ])('%s, stopped and resumed, is the same run', async (_, algorithm) => {
   const whole = await reports(await options({ algorithm, steps: 3 }));
@@ -183,33 +186,29 @@ test.each<[string, Spoil]>([
   expect(report.problem).toBeUndefined(); // with sound weights the batch was sound
 });
 
-/** A reward that is spoiled for one attempt: `before`, but `value` for the first attempt at a step's first task. */
+/** `before`, but `value` for the first attempt at each task of one step. */
 const spoiledReward = (step: number, value: number) =>
   reward<Letter>('spoiled', (context) =>
     context.trajectory.step === step && context.trajectory.attempt === 0 ? value : before.score(context),
   );
 
-test.each([Number.NaN, Number.POSITIVE_INFINITY])(
-  'a reward of %s in a whole run is named with its trajectory, its attempt kept and left out, and the run goes on',
-  async (value) => {
-    const run = await options({ rewards: [spoiledReward(2, value)], failures: { retries: 0 }, steps: 3 });
-    const list = await reports(run);
-    expect(list.map(({ step }) => step)).toEqual([1, 2, 3]);
-    expect(list.map(({ metrics }) => metrics['actor/updates'])).toEqual([1, 1, 1]);
-    expect(list.map(({ metrics }) => metrics['training/attempts_left_out'])).toEqual([0, 3, 0]); // of 3 tasks
-    for (const { metrics } of list) expect(metrics['critic/score/mean']).toBeGreaterThanOrEqual(0);
-    const said = list[1]!.notices.filter((notice) => notice.includes('no finite reward'));
-    expect(said).toHaveLength(1);
-    expect(said[0]).toContain(`run ${run.runDir}, step 2: no finite reward for trajectory train/step-2/`);
-    expect(said[0]).toContain(`reward 'spoiled' gave ${value} for trajectory`);
-    const { task, attempt } = /--task (?<task>\d+) --attempt (?<attempt>\d+)/.exec(said[0]!)!.groups!;
-    const { trajectories } = await readStepIndex(run.runDir, 2);
-    const kept = trajectories.find(
-      (one) => one.taskIndex === Number(task) && one.attempt === Number(attempt),
-    );
-    expect(kept).toMatchObject({ reward: null, end: { kind: 'failed', boundary: 'reward' } });
-  },
-);
+test('a reward of NaN in a whole run is named with its trajectory, its attempt kept and left out, and the run goes on', async () => {
+  const value = Number.NaN;
+  const run = await options({ rewards: [spoiledReward(2, value)], failures: { retries: 0 }, steps: 3 });
+  const list = await reports(run);
+  expect(list.map(({ step }) => step)).toEqual([1, 2, 3]);
+  expect(list.map(({ metrics }) => metrics['actor/updates'])).toEqual([1, 1, 1]);
+  expect(list.map(({ metrics }) => metrics['training/attempts_left_out'])).toEqual([0, 3, 0]); // of 3 tasks
+  for (const { metrics } of list) expect(metrics['critic/score/mean']).toBeGreaterThanOrEqual(0);
+  const said = list[1]!.notices.filter((notice) => notice.includes('no finite reward'));
+  expect(said).toHaveLength(1);
+  expect(said[0]).toContain(`run ${run.runDir}, step 2: no finite reward for trajectory train/step-2/`);
+  expect(said[0]).toContain(`reward 'spoiled' gave ${value} for trajectory`);
+  const { task, attempt } = /--task (?<task>\d+) --attempt (?<attempt>\d+)/.exec(said[0]!)!.groups!;
+  const { trajectories } = await readStepIndex(run.runDir, 2);
+  const kept = trajectories.find((one) => one.taskIndex === Number(task) && one.attempt === Number(attempt));
+  expect(kept).toMatchObject({ reward: null, end: { kind: 'failed', boundary: 'reward' } });
+});
 
 test('a reward that is not finite stops the run where that is asked, and names it', async () => {
   const run = await options({

@@ -40,7 +40,7 @@ beforeAll(async () => {
   reference = await backend.openTrainer('reference', model);
   initial = await mkdtemp(join(tmpdir(), 'rollcall-initial-'));
   await trainer.save(initial);
-});
+}, 60_000);
 afterAll(() => Promise.all([trainer.close(), reference.close()]));
 
 /** Three tasks, four attempts each: one long prompt, replies of different lengths, an observation in the middle. */
