@@ -1,4 +1,5 @@
 import type { Dataset } from './dataset/dataset.ts';
+import type { ResolvedOptions } from './options.ts';
 import { type RolloutOptions, rollout } from './rollout.ts';
 import type { Group, Task } from './types.ts';
 import { evaluateGroups, type SourceEvaluation } from './watch/evaluation.ts';
@@ -27,4 +28,11 @@ export async function evaluate<T extends Task>(options: EvaluateOptions<T>): Pro
   for await (const { index, row } of dataset.take(limit).rows()) tasks.push({ index, task: row });
   const groups = await rollout({ ...rest, tasks, attempts, evaluation: name });
   return { name, sources: evaluateGroups(groups as readonly Group[], name), groups };
+}
+
+export function validationSets<T>({ validation }: ResolvedOptions<T>): Readonly<Record<string, Dataset<T>>> {
+  if (validation === undefined) return {};
+  const isDataset = (value: object): value is Dataset<T> =>
+    'rows' in value && typeof value.rows === 'function';
+  return isDataset(validation) ? { validation } : validation;
 }

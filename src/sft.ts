@@ -6,7 +6,7 @@ import { ConfigError, DatasetError } from './errors.ts';
 import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import type { Backend, Progress } from './options.ts';
-import { openChatFormat } from './run.ts';
+import { openChatFormat } from './run/chat-format.ts';
 import { learningRateShare, type Schedule } from './training/schedule.ts';
 import type { AdamOptions } from './training/trainer.ts';
 import { type Demonstration, updateSupervised } from './training/update-supervised.ts';

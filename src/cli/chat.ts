@@ -7,7 +7,7 @@ import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
 import { type ResolvedOptions, resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
-import { openChatFormat } from '../run.ts';
+import { openChatFormat } from '../run/chat-format.ts';
 import { readLatestCheckpoint } from '../watch/run-directory.ts';
 import { recordedRunFile } from './eval.ts';
 import { textOf } from './print-trajectory.ts';

@@ -3,11 +3,11 @@ import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { ConfigError } from '../errors.ts';
-import { evaluate } from '../evaluate.ts';
+import { evaluate, validationSets } from '../evaluate.ts';
 import { realClock } from '../lib/clock.ts';
 import { servers } from '../options/servers.ts';
 import { type ResolvedOptions, resolveOptions } from '../options.ts';
-import { validationSets } from '../run.ts';
+
 import type { Group, Task } from '../types.ts';
 import type { SourceEvaluation } from '../watch/evaluation.ts';
 import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';

@@ -2,7 +2,7 @@ import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
 import { temporaryImages } from '../lib/image-blobs.ts';
 import { limitsWithin, type ResolvedOptions } from '../options.ts';
-import { openChatFormat } from '../run.ts';
+import { openChatFormat } from '../run/chat-format.ts';
 
 /**
  * A model ready to answer, in the format and within the limits of its run: what `preview`, `eval` and `fork` sample

@@ -1,0 +1,19 @@
+import type { Metrics } from '../types.ts';
+
+/** What most often keeps a run from learning shows in its first step. */
+export function firstStepNotices(metrics: Metrics, hasTools: boolean): string[] {
+  const notices: string[] = [];
+  if (hasTools && metrics['tools/calls'] === 0) {
+    notices.push(
+      'In step 1 no trajectory called a tool, though the agent has some. A model that never calls cannot learn to: ' +
+        'look at a prompt with `rollcall preview`, show the call format in the prompt, or warm-start with `rollcall sft`.',
+    );
+  }
+  if ((metrics['groups/without_spread'] ?? 0) === (metrics['groups/total'] ?? 0)) {
+    notices.push(
+      'In step 1 every group got the same reward for all its attempts, so nothing was learned. ' +
+        'Look at a few with `rollcall show`; easier tasks, a warm start (rollcall sft) or a partial reward help.',
+    );
+  }
+  return notices;
+}

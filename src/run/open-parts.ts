@@ -1,0 +1,139 @@
+import { existsSync } from 'node:fs';
+import type { ChatFormat } from '../chat/format.ts';
+import { createSampler, type Sampler } from '../dataset/sampler.ts';
+import { embedded } from '../engine/embedded.ts';
+import { ConfigError } from '../errors.ts';
+import { type Gateway, gateway } from '../gateway/gateway.ts';
+import { algorithmFor } from '../group-source.ts';
+import { checkLogprobs } from '../inference/check-server.ts';
+import { type ImageBlobs, imageBlobs, pixelsPerTokenOf } from '../lib/image-blobs.ts';
+import { hashSeed } from '../lib/random.ts';
+import { isOffPolicy } from '../modes/mode.ts';
+import { describeOptions } from '../options/describe.ts';
+import type { Backend, ResolvedOptions } from '../options.ts';
+import { type Algorithm, type CriticOptions, checkAlgorithm } from '../training/algorithm.ts';
+import { grpo } from '../training/algorithms.ts';
+import type { Trainer } from '../training/trainer.ts';
+import type { Task } from '../types.ts';
+import {
+  type Checkpoint,
+  createRunDirectory,
+  discardPast,
+  readLatestCheckpoint,
+  runPaths,
+  writeOptions,
+} from '../watch/run-directory.ts';
+import { findSpeaking, openChatFormat } from './chat-format.ts';
+
+/** What a run is made of. */
+export interface Parts {
+  /** Where it goes on. */
+  readonly resumed: Checkpoint | undefined;
+  /** Folder of the model the run began with. */
+  readonly model: string;
+  readonly format: ChatFormat;
+  readonly images: ImageBlobs;
+  readonly trainer: Trainer;
+  readonly reference: Trainer | undefined;
+  readonly critic: Trainer | undefined;
+  readonly server: Gateway;
+  readonly sendFirst: boolean;
+  readonly sampler: Sampler;
+  readonly algorithm: Algorithm;
+  /** Said with the first step. */
+  readonly notice: string | undefined;
+  close(): Promise<void>;
+}
+
+/** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
+export async function openParts<T extends Task>(options: ResolvedOptions<T>): Promise<Parts> {
+  const { signal } = options;
+  const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
+  const backend: Backend = options.backend ?? embedded();
+  const resumed = await openDirectory(options);
+  const { directory: model, format } = await openChatFormat(options.model, {
+    trustPrompt: options.trustPrompt,
+    tools: options.agent.tools.length > 0,
+    chat: options.chat,
+    signal,
+  });
+  const pixelsPerToken = await pixelsPerTokenOf(model);
+  const images = imageBlobs(runPaths(options.runDir).blobs, { pixelsPerToken });
+  const opened: { close(): Promise<void> }[] = [];
+  const open = async (resource: Promise<Trainer>) => {
+    const ready = await resource;
+    opened.push(ready);
+    return ready;
+  };
+  const close = async () => {
+    await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
+  };
+  try {
+    const valueHead = algorithm.critic?.shared ?? false;
+    const trainer = await open(backend.openTrainer('policy', model, { valueHead }));
+    const setting = {
+      can: trainer.can,
+      attemptsPerTask: options.attemptsPerTask,
+      tokensPerTrajectory: options.limits.tokensPerTrajectory,
+      rewardNames: options.rewards.map((reward) => reward.name),
+      temperature: options.sampling.temperature,
+    };
+    checkAlgorithm(algorithm, setting);
+    const servers = await backend.openServers(model, { readImage: images.read });
+    opened.push(...servers);
+    for (const server of servers) checkLogprobs(await server.info(), options.sampling);
+    // What is in progress is interrupted rather than waited for where old and new weights may meet in a trajectory.
+    const whileUpdating =
+      overlaps(options) && backend.gateway?.whileUpdating === 'wait' ? 'abort' : undefined;
+    const server = gateway(servers, { ...backend.gateway, ...(whileUpdating ? { whileUpdating } : {}) });
+    const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
+    const openCritic = async ({ model: own, shared }: CriticOptions) => {
+      if (shared) return trainer;
+      const folder = own === undefined ? model : await findSpeaking(own, format, signal);
+      return open(backend.openTrainer('critic', folder));
+    };
+    const critic = algorithm.critic && (await openCritic(algorithm.critic));
+    if (critic) checkAlgorithm(algorithm, { ...setting, criticCan: critic.can });
+    const order = options.order ?? { kind: 'shuffle' };
+    const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
+    const sendFirst = backend.sendsFirst ?? false;
+    return {
+      resumed,
+      model,
+      format,
+      images,
+      trainer,
+      reference,
+      critic,
+      server,
+      sendFirst,
+      sampler,
+      algorithm,
+      notice,
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function openDirectory<T extends Task>(options: ResolvedOptions<T>): Promise<Checkpoint | undefined> {
+  const { runDir, resume } = options;
+  const described = describeOptions(options);
+  if (!resume) {
+    await createRunDirectory(runDir, described);
+    return undefined;
+  }
+  if (!existsSync(runPaths(runDir).options)) {
+    throw new ConfigError(`${runDir} holds no run to resume; leave out resume (--resume) to start one there`);
+  }
+  const checkpoint = await readLatestCheckpoint(runDir);
+  await discardPast(runDir, checkpoint?.step ?? -1, new Date().toISOString().replaceAll(':', '-'));
+  await writeOptions(runDir, described);
+  return checkpoint;
+}
+
+/** Whether new weights may reach servers while they work on training groups. */
+const overlaps = <T>({ mode }: Pick<ResolvedOptions<T>, 'mode'>) =>
+  isOffPolicy(mode) && mode.kind !== 'one-step-off';

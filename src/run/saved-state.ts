@@ -1,0 +1,56 @@
+import type { SamplerState } from '../dataset/sampler.ts';
+import { ConfigError } from '../errors.ts';
+import type { FinishedTicket, ScheduleState } from '../modes/schedule.ts';
+import type { UpdateState } from '../training/update-policy.ts';
+import type { Group } from '../types.ts';
+import { readGroups } from '../watch/checkpoint-groups.ts';
+import type { Checkpoint } from '../watch/run-directory.ts';
+
+/** What a checkpoint holds beside the weights and the optimizer. */
+export interface RunState {
+  readonly version: number;
+  readonly seconds: number;
+  readonly sampler: SamplerState;
+  readonly update: UpdateState | undefined;
+  readonly schedule?: SavedSchedule | undefined;
+}
+
+/** Groups that are done lie beside it (watch/checkpoint-groups.ts), in the same order. */
+interface SavedSchedule extends Omit<ScheduleState<unknown>, 'finished'> {
+  readonly finished: readonly Omit<FinishedTicket<unknown>, 'group'>[];
+}
+
+export function savedSchedule<T>(schedule: ScheduleState<T>): SavedSchedule {
+  return { ...schedule, finished: schedule.finished.map(({ group: _, ...ticket }) => ticket) };
+}
+
+/** Groups in progress when the checkpoint was made, with the tasks of the dataset. */
+export async function readSchedule<T>(
+  { path, state }: Checkpoint,
+  taskAt: (place: number) => Promise<{ readonly index: number; readonly task: T }>,
+): Promise<ScheduleState<T> | undefined> {
+  const { schedule } = state as Partial<RunState>;
+  if (!schedule) return undefined;
+  const groups = schedule.finished.length > 0 ? await readGroups(path) : [];
+  const finished = await Promise.all(
+    schedule.finished.map(async (ticket, at) => {
+      const { index, task } = await taskAt(ticket.place);
+      return { ...ticket, group: withTask(groups[at]!, index, task) };
+    }),
+  );
+  return { ...schedule, finished };
+}
+
+/** A stored group, with the task that the dataset has. */
+function withTask<T>(group: Group, index: number, task: T): Group<T> {
+  if (group.taskIndex !== index) {
+    throw new ConfigError(
+      `a group in the checkpoint is of row ${group.taskIndex}, where the dataset now has row ${index}; resume with the dataset the run began with`,
+    );
+  }
+  const attempts = group.attempts.map((scored) => ({
+    ...scored,
+    trajectory: { ...scored.trajectory, task },
+  }));
+  return { taskIndex: index, task, attempts };
+}
