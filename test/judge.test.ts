@@ -117,7 +117,7 @@ test.each<[string, (request: number) => Reply, RegExp]>([
   'a judge that is %s: the attempt fails after bounded tries, and the run goes on',
   async (_, answer, message) => {
     const { url, prompts } = await standIn((_prompt, request) => answer(request));
-    const endpoint = chatEndpoint({ url, model: 'judge', retries: 2, timeoutMs: 200, clock: hasty });
+    const endpoint = chatEndpoint({ url, model: 'judge', retries: 2, timeoutMs: 600, clock: hasty });
     const [group] = await attempt([judgeReward({ endpoint, rubric: 'A colour.' })], ['blue']);
     expect(group!.attempts[0]!.trajectory.end).toMatchObject({
       kind: 'failed',
@@ -183,10 +183,10 @@ test('a budget with a ledger outlives the process; a request that was under way 
   expect(open().spent).toBeCloseTo(0.11 * prompts.length);
   expect(open().spent).toBeLessThanOrEqual(2);
   expect(prompts.length).toBeGreaterThan(8);
-  const slow = await standIn(() => ({ text: 'Score: 5', afterMs: 600 }));
+  const slow = await standIn(() => ({ text: 'Score: 5', afterMs: 3000 }));
   await writeFile(ledger, '');
   const under = open(slow.url).complete([{ role: 'user', content: 'x'.repeat(100) }]);
-  await expect.poll(() => slow.prompts.length).toBe(1);
+  await expect.poll(() => slow.prompts.length, { timeout: 20_000 }).toBe(1);
   // 100 bytes, 32 for the template and 20 of answer, at a thousandth each.
   expect(open().spent).toBeCloseTo(0.152);
   await under;
@@ -229,7 +229,7 @@ describe('a judge of a run as data', () => {
     );
     const stop = new AbortController();
     const asked = attempt(rewards as readonly Reward[], ['red', 'green'], { tasks, signal: stop.signal });
-    await expect.poll(() => prompts.length).toBe(1);
+    await expect.poll(() => prompts.length, { timeout: 20_000 }).toBe(1);
     await new Promise((resolve) => setTimeout(resolve, 200));
     stop.abort('enough');
     await asked;

@@ -135,7 +135,7 @@ test.each([
   const tools = await toolsOf(url, limits);
   const stop = new AbortController();
   const asked = attempt(toolLoop({ prompt: 'go', tools }), SEARCH, { signal: stop.signal });
-  await expect.poll(() => seen.paths.length).toBe(3);
+  await expect.poll(() => seen.paths.length, { timeout: 20_000 }).toBe(3);
   await new Promise((resolve) => setTimeout(resolve, 300));
   expect(seen.paths).toHaveLength(3);
   stop.abort('enough');

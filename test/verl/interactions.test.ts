@@ -305,7 +305,7 @@ describe('a person in the loop', () => {
     const user = () => humanInteraction({ directory, pollMs: 20 });
     const stopped = new AbortController();
     const first = talk(user(), () => 'Is it 7?', { signal: stopped.signal });
-    await expect.poll(async () => (await openQuestions(directory)).length).toBe(1);
+    await expect.poll(async () => (await openQuestions(directory)).length, { timeout: 20_000 }).toBe(1);
     const others = await talk(scriptedInteraction(), () => 'done');
     expect(others.end.kind).toBe('completed');
     stopped.abort('the machine went down');
@@ -338,7 +338,7 @@ describe('a person in the loop', () => {
   test('an answer written by hand counts once it is whole, and must have the shape of one', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'rollcall-questions-'));
     const asked = talk(humanInteraction({ directory, pollMs: 20 }), () => 'Is it 7?');
-    await expect.poll(async () => (await openQuestions(directory)).length).toBe(1);
+    await expect.poll(async () => (await openQuestions(directory)).length, { timeout: 20_000 }).toBe(1);
     const [question] = await openQuestions(directory);
     const file = join(directory, `${question!.key}.answer.json`);
     await writeFile(file, '{"text": "No');
