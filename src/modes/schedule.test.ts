@@ -303,7 +303,7 @@ describe('in every mode', () => {
         if (setting.maxRefills === 0) expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
         if (setting.mode.kind === 'asynchronous') expect(mostAdmittedBeyondBound).toBeLessThanOrEqual(0);
       }),
-      { numRuns: 120 },
+      { numRuns: 80 },
     );
   }, 60_000);
 
@@ -314,7 +314,7 @@ describe('in every mode', () => {
         const { trained } = await play(setting, moments);
         if (setting.maxRefills === 0) expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
       }),
-      { numRuns: 120 },
+      { numRuns: 80 },
     );
   }, 60_000);
 
@@ -323,7 +323,7 @@ describe('in every mode', () => {
       fc.asyncProperty(settings, fc.integer({ min: 1, max: 4 }), async (setting, tasks) => {
         await play({ ...setting, tasks, evictedShare: 0 });
       }),
-      { numRuns: 40 },
+      { numRuns: 30 },
     );
   }, 60_000);
 });
