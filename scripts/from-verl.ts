@@ -119,7 +119,10 @@ export function renderFromVerl(): string {
     ['actor, reference and model', (key) => /^actor_rollout_ref\.(?!rollout)/.test(key)],
     ['rollout', (key) => key.startsWith('actor_rollout_ref.rollout.')],
     ['rewards and tools', (key) => /^(reward|custom_reward|tools$)/.test(key)],
-    ['trainer, critic and the rest', (key) => /^(critic|trainer|async_training|ray|hydra|defaults|global)/.test(key)],
+    [
+      'trainer, critic and the rest',
+      (key) => /^(critic|trainer|async_training|ray|hydra|defaults|global)/.test(key),
+    ],
   ];
   const lines = [
     '<!-- Made by scripts/from-verl.ts from src/options/verl-table.ts; do not edit. -->',
