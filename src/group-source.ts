@@ -58,7 +58,8 @@ export async function openGroupSource<T extends Task>(
 
 /**
  * The algorithm as a mode needs it, and a line for the user where that is not what was asked for. Tokens of older
- * weights are compared to what sampled them: by the ratio (`old: 'behaviour'`), or by importance weights.
+ * weights are compared to what sampled them: by the ratio (`old: 'behaviour'`), which held best in the sweep of
+ * docs/algorithms.md, or by importance weights where the loss takes no ratio.
  */
 export function algorithmFor<T>(
   algorithm: Algorithm,
@@ -74,12 +75,17 @@ export function algorithmFor<T>(
       `the mode ${mode.kind} leaves out groups one by one, but a reward sees whole batches; use the mode synchronous or one-step-off, or no dynamicSampling`,
     );
   }
-  const compares = algorithm.old === 'behaviour' && algorithm.loss.kind !== 'reinforce';
-  if (!isOffPolicy(mode) || compares || algorithm.correction) return { algorithm };
+  const { name, old, loss, correction } = algorithm;
+  const takesRatio = loss.kind !== 'reinforce';
+  if (!isOffPolicy(mode) || (takesRatio && old === 'behaviour') || correction) return { algorithm };
+  const [compared, how]: [Partial<Algorithm>, string] = takesRatio
+    ? [{ old: 'behaviour' }, `${name} takes its ratios to what sampled them (old: 'behaviour')`]
+    : [
+        { correction: corrections.sequenceTruncated(2) },
+        `importance weights by sequence, cut at 2, are added to ${name}`,
+      ];
   return {
-    algorithm: { ...algorithm, correction: corrections.tokenTruncated(2) },
-    notice:
-      `The mode ${mode.kind} trains on tokens of older weights, so importance weights, cut at 2, are added to ${algorithm.name}. ` +
-      "Give old: 'behaviour' or a correction to choose yourself.",
+    algorithm: { ...algorithm, ...compared },
+    notice: `The mode ${mode.kind} trains on tokens of older weights, so ${how}. Give a correction to choose yourself.`,
   };
 }

@@ -6,9 +6,11 @@ import {
   arrayDataset,
   asynchronous,
   type Backend,
+  corrections,
   dapo,
   embedded,
   type Group,
+  gpg,
   grpo,
   type Mode,
   oneStepOff,
@@ -243,13 +245,19 @@ test('dynamic sampling replaces groups without spread in every mode', async () =
   }
 }, 60_000);
 
-test('a mode that trains on older tokens adds importance weights and says so, unless the algorithm has its own', async () => {
+test('a mode that trains on older tokens compares to what sampled them and says so, unless the algorithm does', async () => {
   const [first] = await steps(options(await newRun(), asynchronous(), { steps: 1 }));
-  expect(first!.notices.join()).toContain('importance weights, cut at 2, are added to GRPO');
-  expect(first!.metrics['rollout_corr/rollout_is_mean']).toBeCloseTo(1, 3);
-  const own = options(await newRun(), asynchronous(), { steps: 1, algorithm: grpo({ old: 'behaviour' }) });
-  const [second] = await steps(own);
-  expect(second!.notices.join()).not.toContain('importance weights');
+  expect(first!.notices.join()).toContain("GRPO takes its ratios to what sampled them (old: 'behaviour')");
+  const without = options(await newRun(), asynchronous(), { steps: 1, algorithm: gpg() });
+  const [second] = await steps(without);
+  expect(second!.notices.join()).toContain('importance weights by sequence, cut at 2, are added to GPG');
+  expect(second!.metrics['rollout_corr/rollout_is_mean']).toBeCloseTo(1, 3);
+  const own = options(await newRun(), asynchronous(), {
+    steps: 1,
+    algorithm: grpo({ correction: corrections.tokenTruncated(2) }),
+  });
+  const [third] = await steps(own);
+  expect(third!.notices.join()).not.toContain('older weights');
 }, 60_000);
 
 test('what cannot work together is refused before anything starts', async () => {
