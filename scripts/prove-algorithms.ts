@@ -8,7 +8,6 @@
  * Writes docs/images/algorithms.svg and docs/images/off-policy.svg; the last line is JSON. Runs are kept under --runs
  * and taken from there with --keep.
  */
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,6 +20,7 @@ import { dapo, drGrpo, grpo, gspo, ppo, reinforcePlusPlus, rloo } from '../src/t
 import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
 import { accuracyOverTokens } from './algorithm-figures.ts';
 import { lagging, MODES, proveOffPolicy } from './off-policy.ts';
+import { validationOf, warmStart } from './short-run.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -62,31 +62,6 @@ const ALGORITHMS: Record<string, Algorithm> = {
   }),
 };
 
-/** The supervised warm start that every algorithm of a seed begins with. */
-async function warmStart(seed: number): Promise<string> {
-  const directory = join(flags.runs, `warm-${seed}`);
-  const model = join(directory, 'warm-start');
-  if (flags.keep && existsSync(join(directory, 'summary.json'))) return model;
-  await rm(directory, { recursive: true, force: true });
-  const args = [
-    'quickstart',
-    '--seed',
-    String(seed),
-    '--variant',
-    variant,
-    '--steps',
-    '1',
-    '--run',
-    directory,
-  ];
-  const child = spawn(process.execPath, ['bin/rollcall.js', ...args], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  const code = await new Promise<number | null>((done) => child.once('exit', done));
-  if (code !== 0) throw new Error(`the quick start ended with ${code}`);
-  return model;
-}
-
 interface Plan {
   readonly seed: number;
   readonly algorithm: Algorithm;
@@ -105,7 +80,7 @@ async function run(plan: Plan): Promise<StepMetrics[]> {
   const finished = existsSync(join(directory, 'finished'));
   if (!(flags.keep && finished)) {
     await rm(directory, { recursive: true, force: true });
-    const model = await warmStart(seed);
+    const model = await warmStart(flags.runs, { seed, variant });
     const steps = plan.steps ?? (tokens === undefined ? recipe.steps : 3 * recipe.steps);
     const backend = lagging(lag);
     const options = trainOptions({ seed, variant, steps, model, runDir: directory, backend });
@@ -132,8 +107,6 @@ async function run(plan: Plan): Promise<StepMetrics[]> {
 /** Rolled out, also in groups that dynamic sampling left out. */
 const tokensOf = (metrics: Record<string, number>) =>
   (metrics['perf/total_num_tokens'] ?? 0) + (metrics['training/filter_groups/evicted_tokens'] ?? 0);
-const validationOf = ({ metrics }: StepMetrics) =>
-  Object.entries(metrics).find(([name]) => name.startsWith('val-core/') && name.includes('/mean@'))?.[1];
 const lastValidation = (steps: readonly StepMetrics[]) =>
   steps.map(validationOf).findLast((value) => value !== undefined);
 /** The steps up to the one after which the tokens come nearest to a budget: within half a step of it. */

@@ -6,7 +6,6 @@
  *
  * The last line is JSON. Runs are kept under --runs and taken from there with --keep.
  */
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -30,9 +29,10 @@ import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
 import { trainOptions } from '../src/quickstart/train-options.ts';
 import { reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
-import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
+import { readMetrics } from '../src/watch/run-directory.ts';
 import { startProcess } from '../test/stand-ins/start.ts';
 import { tinyModel } from '../test/tiny-model.ts';
+import { validationOf, warmStart } from './short-run.ts';
 
 const { values: flags } = parseArgs({
   options: {
@@ -64,41 +64,13 @@ const modesFor = (tasksPerStep: number): Record<string, Mode> => ({
 const chosen = (modes: Record<string, Mode>) =>
   Object.entries(modes).filter(([name]) => !flags.only || flags.only.split(',').includes(name));
 
-/** The supervised warm start that every mode of a seed begins with. */
-async function warmStart(seed: number): Promise<string> {
-  const directory = join(flags.runs, `warm-${seed}`);
-  const model = join(directory, 'warm-start');
-  if (existsSync(join(directory, 'summary.json'))) return model;
-  await rm(directory, { recursive: true, force: true });
-  const words = [
-    'quickstart',
-    '--seed',
-    String(seed),
-    '--variant',
-    variant,
-    '--steps',
-    '1',
-    '--run',
-    directory,
-  ];
-  const child = spawn(process.execPath, ['bin/rollcall.js', ...words], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  const code = await new Promise<number | null>((done) => child.once('exit', done));
-  if (code !== 0) throw new Error(`the quick start ended with ${code}`);
-  return model;
-}
-
-const validationOf = ({ metrics }: StepMetrics) =>
-  Object.entries(metrics).find(([name]) => name.startsWith('val-core/') && name.includes('/mean@'))?.[1];
-
 async function proveLearning() {
   const rows: Record<string, unknown>[] = [];
   for (const seed of flags.seeds.split(',').map(Number)) {
     for (const [name, mode] of chosen(modesFor(recipe.tasksPerStep))) {
       const runDir = join(flags.runs, `${name}-${seed}`);
       if (!(flags.keep && existsSync(join(runDir, 'summary.json')))) {
-        const model = await warmStart(seed);
+        const model = await warmStart(flags.runs, { seed, variant });
         await rm(runDir, { recursive: true, force: true });
         for await (const _ of train({ ...trainOptions({ seed, variant, model, runDir }), mode }));
       }

@@ -111,9 +111,10 @@ export * as errors from './errors.ts';
 export { type EvaluateOptions, type Evaluation, evaluate } from './evaluate.ts';
 export type { CeilingRules } from './gateway/ceiling.ts';
 export { type GatewayOptions, gateway } from './gateway/gateway.ts';
+export type { BudgetRules } from './gateway/policies/budget.ts';
 export { firstCome } from './gateway/policies/first-come.ts';
 export { longestFirst } from './gateway/policies/longest-first.ts';
-export { type ProgramRules, programs } from './gateway/policies/programs.ts';
+export { programs } from './gateway/policies/programs.ts';
 export type {
   Decision,
   Policy,

@@ -118,9 +118,10 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
   }
   if (resumed || sendFirst) await sendWeights();
   const limits = limitsWithin(options.limits, serverInfo.contextTokens);
+  const described = describeOptions(options) as Readonly<Record<string, unknown>>;
   const tracking = startTracking(options.trackers ?? [], {
     directory: runDir,
-    options: describeOptions(options) as Readonly<Record<string, unknown>>,
+    options: described,
     resumedAt: resumed && step,
     clockBegan: Date.now() - clock.now(),
     decode: (ids) => format.decode(ids),
@@ -238,7 +239,7 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
           };
         });
       }
-      await writeEvaluations(runDir, at, evaluated, describeOptions(options));
+      await writeEvaluations(runDir, at, evaluated, described);
       const rolledOut = groups.length > 0 ? rolloutMetrics(groups as readonly Group[]) : {};
       const tokens = rolledOut['perf/total_num_tokens'];
       const stepSeconds = (clock.now() - lapStart) / 1000;

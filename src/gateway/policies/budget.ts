@@ -1,5 +1,5 @@
-import type { Decision, SchedulingView, ServerView, WaitingRequest } from '../scheduling-view.ts';
-import { able, hasSlot, least } from './choose.ts';
+import type { Decision, Policy, SchedulingView, ServerView, WaitingRequest } from '../scheduling-view.ts';
+import { able, type ChooseRules, choose, hasSlot, least } from './choose.ts';
 
 /**
  * K/V memory as a budget of whole trajectories (ThunderAgent, arXiv 2602.13692). An engine forgets the context of a
@@ -12,6 +12,28 @@ export interface Budget {
   readonly kvShare: number;
 }
 
+export interface BudgetRules extends Budget {
+  /** A request that waited so long goes before all that came later. */
+  readonly patienceMs: number;
+}
+
+const BUDGET_RULES: BudgetRules = { kvShare: 0.9, patienceMs: 60_000 };
+
+/** Who goes first is `compare`'s to say; who may go, the budget's. */
+export function withinBudget(rules: Partial<BudgetRules>, compare: ChooseRules['compare']): Policy {
+  const { patienceMs, ...budget } = { ...BUDGET_RULES, ...rules };
+  return (view) => {
+    const paused = pauseOne(view, budget);
+    if (paused) return paused;
+    if (!view.servers.some(hasSlot)) return undefined;
+    return choose(view, {
+      patienceMs,
+      compare,
+      place: (request, overdue) => placeWithin(view.servers, request, { ...budget, overdue }),
+    });
+  };
+}
+
 const roomOf = ({ kvTokens, keptTokens }: ServerView, { kvShare }: Budget) => kvShare * kvTokens - keptTokens;
 
 /** An idle server takes anything: nothing waits for ever because it is large, or because a tool hangs. */
@@ -19,7 +41,7 @@ const fits = (server: ServerView, { contextTokens }: WaitingRequest, budget: Bud
   server.inFlight === 0 || roomOf(server, budget) >= contextTokens;
 
 /** Of the trajectories that wait on a server whose contexts have outgrown it, the cheapest to compute again gives way. */
-export function pauseOne({ waiting, servers }: SchedulingView, budget: Budget): Decision | undefined {
+function pauseOne({ waiting, servers }: SchedulingView, budget: Budget): Decision | undefined {
   const full = servers.filter((server) => server.inFlight > 0 && roomOf(server, budget) < 0);
   if (full.length === 0) return undefined;
   let smallest: WaitingRequest | undefined;
@@ -34,7 +56,7 @@ export function pauseOne({ waiting, servers }: SchedulingView, budget: Budget): 
  * Home, where its context is; else where most is left. It also moves between two requests when that evens the servers
  * out by more than its own size, which is what it costs: its context is computed again.
  */
-export function placeWithin(
+function placeWithin(
   servers: readonly ServerView[],
   request: WaitingRequest,
   { overdue, ...budget }: Budget & { readonly overdue: boolean },
