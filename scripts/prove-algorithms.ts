@@ -204,7 +204,9 @@ async function proveLag() {
   return rows;
 }
 
+/** A part, or a toy, is no picture for the docs. */
 async function draw(name: string, svg: string): Promise<void> {
+  if (flags.only || variant === 'tiny') return;
   await mkdir('docs/images', { recursive: true });
   await writeFile(join('docs/images', `${name}.svg`), svg);
 }
