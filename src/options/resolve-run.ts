@@ -144,7 +144,10 @@ function classify(leaf: Leaf, place: Place): Given {
     return classify({ ...leaf, key: `${leaf.key}.kind` }, place);
   if (isGroup(leaf.key)) {
     if (isEmptyGroup(leaf.value)) return { ...leaf, place, row: NOTHING };
-    throw new ConfigError(`${leaf.where}: ${leaf.key} is ${shown(leaf.value)}, but it is a group of options`);
+    const inside = [...KNOWN_OPTIONS.keys()].find((name) => name.startsWith(`${leaf.key}.`));
+    throw new ConfigError(
+      `${leaf.where}: ${leaf.key} is ${shown(leaf.value)}, but it is a group of options${inside ? `, such as ${inside}` : ''}`,
+    );
   }
   const known = [...KNOWN_OPTIONS.keys(), ...ROWS.keys()];
   const first = nearest(leaf.key, known);
