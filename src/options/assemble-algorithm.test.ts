@@ -237,6 +237,7 @@ const SETTINGS_OF_ALGORITHMS: readonly (readonly [string, unknown, ...string[]])
   ['critic.warmupSteps', 2, 'name=ppo'],
   ['critic.learningRate', 1e-4, 'name=ppo'],
   ['critic.epochs', 4, 'name=ppo'],
+  ['critic.miniBatches', 8, 'name=ppo'],
   ['critic.model', '/models/critic', 'name=ppo'],
   ['critic.shared', true, 'name=ppo'],
   ['critic.coefficient', 1, 'name=ppo', 'critic.shared=true'],

@@ -245,6 +245,11 @@ export const SETTINGS = {
         maybe(wholeFrom(1)),
         "Passes over a batch; absent: the policy's. A critic that is late explains nothing.",
       ),
+      miniBatches: setting(
+        null as number | null,
+        maybe(wholeFrom(1)),
+        "Updates a pass; absent: the policy's. More make a value head learn sooner at the same cost.",
+      ),
       model: setting(null as string | null, maybe(text), 'Absent: starts from the policy.'),
       shared: setting(
         false,

@@ -91,6 +91,24 @@ export function same(
   return means(key, to, samples, (value: unknown) => ({ [to]: value }), about);
 }
 
+/** verl counts the tasks of a mini-batch; here it is how many mini-batches a step has. */
+export function miniBatchSize(key: string, to: string, about: About = {}): VerlRow {
+  return means(
+    key,
+    to,
+    [256, 64],
+    (size: number, { option }) => ({
+      [to]: Math.max(1, Math.ceil((option('tasksPerStep') as number) / size)),
+    }),
+    {
+      note: 'in tasks; here the number of updates: train_batch_size / ppo_mini_batch_size',
+      late: true,
+      beside: { 'data.train_batch_size': 256 },
+      ...about,
+    },
+  );
+}
+
 /** One of some words, each with its meaning. */
 export function word(
   key: string,

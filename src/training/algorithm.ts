@@ -65,6 +65,8 @@ export interface CriticOptions {
   readonly learningRate?: number;
   /** Passes over a batch; absent: as many as the policy makes. Unused where the value head sits on the policy. */
   readonly epochs?: number;
+  /** Updates a pass; absent: as many as the policy makes. Unused where the value head sits on the policy. */
+  readonly miniBatches?: number;
   /** A folder or hub name to start from; absent: the policy's own model. */
   readonly model?: string;
   /** The value head sits on the policy itself: one model, one pass. */

@@ -16,7 +16,7 @@ import {
 import { flatten, mean } from './statistics.ts';
 import type { AdamOptions, Pass, Trainer } from './trainer.ts';
 
-/** The critic learns the returns, in the same mini-batches and epochs as the policy. */
+/** The critic learns the returns, in mini-batches and epochs as the policy does, its own if it has them. */
 export async function updateCritic(
   input: {
     readonly trainer: Trainer;

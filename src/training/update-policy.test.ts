@@ -363,6 +363,17 @@ describe('PPO', () => {
     const { explained } = await criticRun(ppo(), false);
     expect(explained).toBeGreaterThan(0.5);
   });
+  test('a critic makes passes and mini-batches of its own', async () => {
+    const updatesOf = async (own: Parameters<typeof ppo>[0]) => {
+      const [trainer, critic, algorithm] = [tabularPolicy(), tabularPolicy(), ppo(own)];
+      const batch = createBatch(tabularGroups(trainer, { seed: 3 }), { step: 1, version: 0, algorithm });
+      await update({ trainer, critic, algorithm, batch, optimizer: { ...OPTIMIZER, miniBatches: 2 } });
+      return { policy: trainer.steps, critic: critic.steps };
+    };
+    expect(await updatesOf({})).toEqual({ policy: 2, critic: 2 });
+    expect(await updatesOf({ critic: { epochs: 3 } })).toEqual({ policy: 2, critic: 6 });
+    expect(await updatesOf({ critic: { epochs: 3, miniBatches: 3 } })).toEqual({ policy: 2, critic: 9 });
+  });
   test('so does a value head on the policy', async () => {
     const { explained } = await criticRun(ppo(), true);
     expect(explained).toBeGreaterThan(0.5);

@@ -216,7 +216,11 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
     criticMetrics['critic/vf_explained_var'] = explainedVariance(values, credit.returns);
     Object.assign(criticMetrics, spread('critic/values', flatten(values)));
     if (!sharesValueHead) {
-      const { learningRate = optimizer.adam.learningRate, epochs = optimizer.epochs } = algorithm.critic!;
+      const {
+        learningRate = optimizer.adam.learningRate,
+        epochs = optimizer.epochs,
+        miniBatches = optimizer.miniBatches,
+      } = algorithm.critic!;
       const adam = options.criticAdam ?? { ...optimizer.adam, learningRate };
       const input = {
         trainer: critic,
@@ -229,7 +233,12 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
       };
       Object.assign(
         criticMetrics,
-        await updateCritic(input, { ...schedule, adam, epochs }, trainedContext, progress('critic')),
+        await updateCritic(
+          input,
+          { ...schedule, adam, epochs, miniBatches },
+          trainedContext,
+          progress('critic'),
+        ),
       );
     }
   }

@@ -1,5 +1,15 @@
 import { ConfigError } from '../../errors.ts';
-import { always, elsewhere, means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
+import {
+  always,
+  elsewhere,
+  means,
+  miniBatchSize,
+  notYet,
+  same,
+  shown,
+  type VerlRow,
+  word,
+} from '../verl-row.ts';
 import { KL_ESTIMATORS, TRAINER_BUSINESS } from './words.ts';
 
 /** A key of the KL loss means nothing where the KL is in the reward. */
@@ -46,20 +56,7 @@ const LOSS_MODES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 
 export const ACTOR_KEYS: readonly VerlRow[] = [
-  means(
-    'actor_rollout_ref.actor.ppo_mini_batch_size',
-    'optimizer.miniBatches',
-    [256, 64],
-    (size: number, { option }) => ({
-      'optimizer.miniBatches': Math.max(1, Math.ceil((option('tasksPerStep') as number) / size)),
-    }),
-    {
-      seeds: '004',
-      note: 'in tasks; here the number of updates: train_batch_size / ppo_mini_batch_size',
-      late: true,
-      beside: { 'data.train_batch_size': 256 },
-    },
-  ),
+  miniBatchSize('actor_rollout_ref.actor.ppo_mini_batch_size', 'optimizer.miniBatches', { seeds: '004' }),
   same('actor_rollout_ref.actor.ppo_epochs', 'optimizer.epochs', [1, 2]),
   same('actor_rollout_ref.actor.ppo_max_token_len_per_gpu', 'optimizer.tokensPerMicroBatch', [16384, 8192]),
   means(

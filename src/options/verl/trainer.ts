@@ -1,4 +1,4 @@
-import { elsewhere, means, notYet, same, shown, type VerlRow } from '../verl-row.ts';
+import { elsewhere, means, miniBatchSize, notYet, same, shown, type VerlRow } from '../verl-row.ts';
 import { MODE_KEYS } from './modes.ts';
 import { asList, NO_LIMIT, RAY_BUSINESS, TRAINER_BUSINESS } from './words.ts';
 
@@ -11,6 +11,7 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
     note: "without it, ours is the policy's",
   }),
   same('critic.ppo_epochs', 'algorithm.critic.epochs', [1, 4]),
+  miniBatchSize('critic.ppo_mini_batch_size', 'algorithm.critic.miniBatches'),
   same('critic.model.path', 'algorithm.critic.model', ['a', 'b']),
   same('trainer.critic_warmup', 'algorithm.critic.warmupSteps', [0, 10]),
   elsewhere('critic.*', TRAINER_BUSINESS, [true, 32]),
