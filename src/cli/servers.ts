@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { HttpClient } from '../inference/http.ts';
+import { HttpClient } from '../inference/http/client.ts';
 import { SglangServer } from '../inference/sglang.ts';
 import { VllmServer } from '../inference/vllm.ts';
 

@@ -49,6 +49,11 @@ export function gateway(servers: readonly InferenceServer[], options: GatewayOpt
   return new Gateway(servers, options);
 }
 
+interface Failure {
+  readonly member: Member;
+  readonly error: unknown;
+}
+
 /** Far more than run at once. */
 const REMEMBERED_TRAJECTORIES = 100_000;
 const READY_MS = 5000;
@@ -99,19 +104,22 @@ export class Gateway implements InferenceServer {
   }
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
-    const failures: { readonly member: Member; readonly error: unknown }[] = [];
+    const failures: Failure[] = [];
     const asked = this.#clock.now();
     for (;;) {
-      const member = await this.#enter(
-        request,
-        failures.map((failure) => failure.member),
-      );
+      const failed = failures.map((failure) => failure.member);
+      const member = this.#admission
+        ? await this.#admitted(this.#admission, request, failed)
+        : this.#choose(request.trajectory, failed);
       member.requests++;
       const waitedMs = this.#clock.now() - asked;
       let reply: GenerateResult | undefined;
       try {
         const sent = member.version;
-        const answer = await this.#ask(member, request);
+        if (this.#whileUpdating === 'wait' && member.updating) await this.#untilUpdated(member, request);
+        const answer = await (this.#requestMs === Number.POSITIVE_INFINITY
+          ? member.server.generate(request)
+          : this.#inTime(member, request));
         this.#checkVersion(member, answer, sent);
         countReply(member, answer);
         reply = answer;
@@ -130,7 +138,7 @@ export class Gateway implements InferenceServer {
       } finally {
         member.inFlight--;
         this.#admission?.leave(member, request, reply);
-        void this.#report(member);
+        if (this.#admission) void this.#report(member);
         this.#letGo(member);
       }
       const wait = this.#backoffMs * 2 ** (failures.length - 1);
@@ -263,15 +271,14 @@ export class Gateway implements InferenceServer {
   }
 
   /** The server that answers, with the request counted as in flight there. */
-  async #enter(request: GenerateRequest, failed: readonly Member[]): Promise<Member> {
-    if (this.#admission) {
-      this.#firstReports ??= Promise.all(this.#members.map((member) => this.#report(member)));
-      await this.#firstReports;
-      return this.#admission.enter(request, failed);
-    }
-    const member = this.#choose(request.trajectory, failed);
-    member.inFlight++;
-    return member;
+  async #admitted(
+    admission: Admission,
+    request: GenerateRequest,
+    failed: readonly Member[],
+  ): Promise<Member> {
+    this.#firstReports ??= Promise.all(this.#members.map((member) => this.#report(member)));
+    await this.#firstReports;
+    return admission.enter(request, failed);
   }
 
   #startCeiling(member: Member): void {
@@ -292,21 +299,19 @@ export class Gateway implements InferenceServer {
     this.#admission.wake();
   }
 
+  /** As `#admitted`, where none waits. */
   #choose(trajectory: string, failed: readonly Member[]): Member {
     const home = this.#home.get(trajectory);
     const member =
       route(this.#members, { trajectory, home, failed }, this.#rules) ??
       // All are down: the next try may find one that is back.
       this.#members.find(({ leaving }) => !leaving)!;
-    if (member === home) return member;
-    remember(this.#home, trajectory, member);
+    member.inFlight++;
+    if (member !== home) remember(this.#home, trajectory, member);
     return member;
   }
 
-  async #ask(member: Member, request: GenerateRequest): Promise<GenerateResult> {
-    const { name, server } = member;
-    if (this.#whileUpdating === 'wait' && member.updating) await this.#untilUpdated(member, request);
-    if (this.#requestMs === Number.POSITIVE_INFINITY) return server.generate(request);
+  async #inTime({ name, server }: Member, request: GenerateRequest): Promise<GenerateResult> {
     const limit = new AbortController();
     const late = new EngineError(`${name} had no answer to ${request.id} in ${this.#requestMs} ms`);
     const cancel = this.#clock.timer(this.#requestMs, () => limit.abort(late));
@@ -423,11 +428,7 @@ function remember<V>(map: Map<string, V>, trajectory: string, value: V): void {
   if (map.size > REMEMBERED_TRAJECTORIES) map.delete(map.keys().next().value!);
 }
 
-function gaveUp(
-  request: GenerateRequest,
-  failures: readonly { readonly error: unknown }[],
-  ofTrajectory?: number,
-): EngineError {
+function gaveUp(request: GenerateRequest, failures: readonly Failure[], ofTrajectory?: number): EngineError {
   const last = failures.at(-1)!.error;
   const before = ofTrajectory === undefined ? '' : `, ${ofTrajectory} of its trajectory`;
   return new EngineError(

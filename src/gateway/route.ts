@@ -25,6 +25,9 @@ export function route(
   { trajectory, home, failed }: RouteRequest,
   { imbalance, placement }: RouteRules,
 ): Member | undefined {
+  if (imbalance === Number.POSITIVE_INFINITY && failed.length === 0 && home?.down === undefined && home) {
+    return home;
+  }
   const up = members.filter(({ down, leaving }) => down === undefined && !leaving);
   const failures = (member: Member) => failed.filter((other) => other === member).length;
   const least = Math.min(...up.map(failures));

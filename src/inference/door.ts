@@ -1,4 +1,4 @@
-/** Requests pass one by one; while the door is shut they wait before it, and those inside can be waited for. */
+/** Requests go in and out; while the door is shut they wait before it, and those inside can be waited for. */
 export class Door {
   #inside = 0;
   #shut = false;
@@ -9,16 +9,15 @@ export class Door {
     return this.#inside;
   }
 
-  /** Runs `work` inside. A signal that aborts before the door opens rejects with its reason. */
-  async pass<R>(work: () => Promise<R>, signal?: AbortSignal): Promise<R> {
+  /** Who went in goes out by `leave`. A signal that aborts before the door opens rejects with its reason. */
+  async enter(signal?: AbortSignal): Promise<void> {
     while (this.#shut) await this.#untilOpen(signal);
     this.#inside++;
-    try {
-      return await work();
-    } finally {
-      this.#inside--;
-      if (this.#inside === 0) for (const tell of take(this.#emptied)) tell();
-    }
+  }
+
+  leave(): void {
+    this.#inside--;
+    if (this.#inside === 0) for (const tell of take(this.#emptied)) tell();
   }
 
   shut(): void {

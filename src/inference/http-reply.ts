@@ -12,6 +12,13 @@ export interface ReplyParts {
   readonly promptLogprobs?: Float32Array | undefined;
 }
 
+/** What a request was sent to. */
+export interface Began {
+  /** Version of the weights. */
+  readonly before: number;
+  readonly adapter: string | undefined;
+}
+
 /** Throws where the parts contradict one another: such tokens must not be trained. */
 export function checkedReply(url: string, { id }: GenerateRequest, parts: ReplyParts): GenerateResult {
   const refuse = (what: string): never => {
@@ -21,13 +28,11 @@ export function checkedReply(url: string, { id }: GenerateRequest, parts: ReplyP
   if (finish !== 'stop' && finish !== 'length' && finish !== 'abort') {
     return refuse(`ended with ${JSON.stringify(finish)}; stop, length or abort is known`);
   }
-  if (!isList(ids) || findIndex(ids, (token) => !Number.isInteger(token) || token < 0) >= 0) {
-    return refuse('has no list of token ids');
-  }
+  if (!isList(ids) || !areIds(ids)) return refuse('has no list of token ids');
   if (!isList(logprobs) || logprobs.length !== ids.length) {
     return refuse(`has ${ids.length} tokens and ${logprobs?.length ?? 0} log-probs; they must be as many`);
   }
-  const bad = findIndex(logprobs, (value) => typeof value !== 'number' || !(value <= 1e-3));
+  const bad = notLogprob(logprobs);
   if (bad >= 0) return refuse(`has log-prob ${logprobs[bad]} at token ${bad}`);
   return {
     ids: ids instanceof Int32Array ? ids : Int32Array.from(ids),
@@ -42,9 +47,15 @@ export function checkedReply(url: string, { id }: GenerateRequest, parts: ReplyP
 
 const isList = (value: unknown) => Array.isArray(value) || ArrayBuffer.isView(value);
 
-function findIndex<V>(values: ArrayLike<V>, isWanted: (value: V) => boolean): number {
-  for (let index = 0; index < values.length; index++) if (isWanted(values[index]!)) return index;
-  return -1;
+function areIds(ids: ArrayLike<unknown>): boolean {
+  if (ids instanceof Int32Array) return ids.every((id) => id >= 0);
+  return Array.prototype.every.call(ids, (id) => Number.isInteger(id) && id >= 0);
+}
+
+/** Where one is that none can be; -1 if none is. */
+function notLogprob(logprobs: ArrayLike<unknown>): number {
+  if (logprobs instanceof Float32Array) return logprobs.findIndex((value) => !(value <= 1e-3));
+  return Array.prototype.findIndex.call(logprobs, (value) => typeof value !== 'number' || !(value <= 1e-3));
 }
 
 /**

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, test } from 'vitest';
-import { HttpClient } from './http.ts';
+import { HttpClient } from './http/client.ts';
 import { sglangLoad, vllmLoad } from './server-load.ts';
 
 /** A server that says the same to everyone. */

@@ -1,5 +1,5 @@
 /** What SGLang and vLLM tell of their load, in one shape. */
-import type { HttpClient } from './http.ts';
+import type { HttpClient } from './http/client.ts';
 import type { ServerLoad } from './server.ts';
 
 /** `GET /v1/loads`: one entry per data-parallel rank. Undefined where the server has no such page. */

@@ -2,8 +2,8 @@
 import { ConfigError, EngineError } from '../errors.ts';
 import type { ImageRef } from '../types.ts';
 import { Door } from './door.ts';
-import { HttpClient, type HttpOptions, HttpStatusError } from './http.ts';
-import { checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import { type CallOptions, HttpClient, type HttpOptions, HttpStatusError } from './http/client.ts';
+import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
 import { jsonWithIds } from './ids-json.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
@@ -115,10 +115,17 @@ export class SglangServer implements InferenceServer {
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
     try {
-      return await this.#door.pass(() => this.#generate(request), request.signal);
+      await this.#door.enter(request.signal);
+    } catch {
+      return emptyPartial(request); // aborted before the door
+    }
+    try {
+      return await this.#generate(request);
     } catch (error) {
       if (request.signal?.aborted) return emptyPartial(request);
       throw error;
+    } finally {
+      this.#door.leave();
     }
   }
 
@@ -176,50 +183,66 @@ export class SglangServer implements InferenceServer {
     return this.#http.close();
   }
 
+  /** Of every request thousands of which wait at once: nothing but what it needs is kept while it does. */
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
-    request.signal?.throwIfAborted();
+    const { signal, images = [] } = request;
+    signal?.throwIfAborted();
     const rid = `${request.id}.${++this.#tries}.`; // a try elsewhere or again never meets its forerunner
     const before = this.#version;
     const adapter = request.adapter ?? this.#adapters.current;
-    const body = await this.#body(request, rid, adapter);
-    const headers = { 'x-smg-routing-key': encodeURI(request.trajectory) };
-    let seen = 0;
-    let madeBefore: number | undefined;
-    const reply = await keepPartial(
-      request.signal,
-      (timeoutMs) => this.#http.json('/abort_request', { body: { rid, abort_all: false }, timeoutMs }),
-      async (close): Promise<SglangReply> => {
-        const options = { body, headers, signal: close, timeoutMs: Number.POSITIVE_INFINITY };
-        if (!request.onTokens) return this.#read(await this.#http.bytes('/generate', options));
-        const { incremental_streaming_output: incremental = false } = await this.#serverFlags();
-        const whole: { ids: number[]; logprobs: TokenLogprob[]; last: Chunk | undefined } = {
-          ids: [],
-          logprobs: [],
-          last: undefined,
-        };
-        for await (const event of this.#http.events('/generate', options)) {
-          const part = event as Chunk & { readonly error?: { readonly message?: string } };
-          if (part.error) throw new EngineError(`${this.url}/generate: ${part.error.message ?? 'failed'}`);
-          const from = incremental ? 0 : seen;
-          const ids = (part.output_ids ?? []).slice(from);
-          const logprobs = (part.meta_info.output_token_logprobs ?? []).slice(from);
-          if (this.#version === before) madeBefore = seen + ids.length;
-          seen += ids.length;
-          whole.ids.push(...ids);
-          whole.logprobs.push(...logprobs);
-          whole.last = part;
-          if (ids.length > 0 && ids.length === logprobs.length) {
-            request.onTokens(
-              Int32Array.from(ids),
-              Float32Array.from(logprobs, ([value]) => value ?? Number.NaN),
-            );
-          }
-        }
-        if (!whole.last) throw new EngineError(`${this.url}/generate: the stream had no reply`);
-        const meta_info = { ...whole.last.meta_info, output_token_logprobs: whole.logprobs };
-        return replyOfChunk({ output_ids: whole.ids, meta_info });
-      },
+    const imageData = images.length > 0 ? await this.#imageData(images) : undefined;
+    const askToAbort = (timeoutMs: number) =>
+      this.#http.json('/abort_request', { body: { rid, abort_all: false }, timeoutMs });
+    const began = { before, adapter };
+    if (request.onTokens)
+      return this.#stream(request, callOf(request, rid, adapter, imageData), askToAbort, began);
+    const exchange = this.#http.start('/generate', callOf(request, rid, adapter, imageData), (reply) =>
+      this.#result(request, this.#read(this.#http.accept('/generate', reply)), began),
     );
+    const endWatch = keepPartial(signal, askToAbort, (reason) => exchange.cancel(reason));
+    try {
+      return await exchange.reply;
+    } finally {
+      endWatch();
+    }
+  }
+
+  async #stream(
+    request: GenerateRequest,
+    call: CallOptions,
+    askToAbort: (timeoutMs: number) => Promise<unknown>,
+    { before, adapter }: Began,
+  ): Promise<GenerateResult> {
+    const { incremental_streaming_output: incremental = false } = await this.#serverFlags();
+    const closing = new AbortController();
+    const endWatch = keepPartial(request.signal, askToAbort, (reason) => closing.abort(reason));
+    const whole: { ids: number[]; logprobs: TokenLogprob[] } = { ids: [], logprobs: [] };
+    let madeBefore: number | undefined;
+    let last: Chunk | undefined;
+    try {
+      for await (const event of this.#http.events('/generate', { ...call, signal: closing.signal })) {
+        const part = event as Chunk & { readonly error?: { readonly message?: string } };
+        if (part.error) throw new EngineError(`${this.url}/generate: ${part.error.message ?? 'failed'}`);
+        const from = incremental ? 0 : whole.ids.length;
+        const ids = (part.output_ids ?? []).slice(from);
+        const logprobs = (part.meta_info.output_token_logprobs ?? []).slice(from);
+        whole.ids.push(...ids);
+        whole.logprobs.push(...logprobs);
+        if (this.#version === before) madeBefore = whole.ids.length;
+        last = part;
+        if (ids.length > 0 && ids.length === logprobs.length) {
+          request.onTokens!(
+            Int32Array.from(ids),
+            Float32Array.from(logprobs, ([value]) => value ?? Number.NaN),
+          );
+        }
+      }
+    } finally {
+      endWatch();
+    }
+    if (!last) throw new EngineError(`${this.url}/generate: the stream had no reply`);
+    const meta_info = { ...last.meta_info, output_token_logprobs: whole.logprobs };
+    const reply = replyOfChunk({ output_ids: whole.ids, meta_info });
     return this.#result(request, reply, { before, adapter, madeBefore });
   }
 
@@ -235,11 +258,7 @@ export class SglangServer implements InferenceServer {
   #result(
     request: GenerateRequest,
     { ids, logprobs, meta }: SglangReply,
-    {
-      before,
-      adapter,
-      madeBefore,
-    }: { before: number; adapter: string | undefined; madeBefore: number | undefined },
+    { before, adapter, madeBefore }: Began & { readonly madeBefore?: number | undefined },
   ): GenerateResult {
     return checkedReply(this.url, request, {
       ids,
@@ -283,21 +302,6 @@ export class SglangServer implements InferenceServer {
       );
     }
     return Float32Array.from(given, ([value], at) => (at === 0 ? Number.NaN : (value ?? Number.NaN)));
-  }
-
-  async #body(request: GenerateRequest, rid: string, adapter: string | undefined) {
-    const { prompt, sampling, images = [], scorePrompt = false, priority } = request;
-    return jsonWithIds('input_ids', prompt, {
-      rid,
-      sampling_params: samplingOf(sampling),
-      return_logprob: true,
-      logprob_start_len: scorePrompt ? 0 : -1,
-      stream: request.onTokens !== undefined,
-      session_id: request.trajectory,
-      ...(images.length === 0 ? {} : { image_data: await this.#imageData(images) }),
-      ...(adapter === undefined ? {} : { lora_path: adapter }),
-      ...(priority === undefined ? {} : { priority }),
-    });
   }
 
   #imageData(images: readonly ImageRef[]): Promise<string[]> {
@@ -374,6 +378,28 @@ export class SglangServer implements InferenceServer {
     if (status !== 200) return undefined;
     return this.#http.parse<{ tokens: readonly number[]; max_model_len?: number }>('/tokenize', reply);
   }
+}
+
+function callOf(
+  request: GenerateRequest,
+  rid: string,
+  adapter: string | undefined,
+  imageData: readonly string[] | undefined,
+): CallOptions {
+  const { trajectory, prompt, sampling, scorePrompt = false, priority } = request;
+  const headers = { 'x-smg-routing-key': encodeURI(trajectory) };
+  const body = jsonWithIds('input_ids', prompt, {
+    rid,
+    sampling_params: samplingOf(sampling),
+    return_logprob: true,
+    logprob_start_len: scorePrompt ? 0 : -1,
+    stream: request.onTokens !== undefined,
+    session_id: trajectory,
+    ...(imageData ? { image_data: imageData } : {}),
+    ...(adapter === undefined ? {} : { lora_path: adapter }),
+    ...(priority === undefined ? {} : { priority }),
+  });
+  return { body, headers };
 }
 
 /** Everything said, so that nothing of the server's or the model's own defaults is left. */

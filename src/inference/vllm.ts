@@ -4,8 +4,8 @@
  */
 import { ConfigError, EngineError } from '../errors.ts';
 import { Door } from './door.ts';
-import { HttpClient, HttpStatusError } from './http.ts';
-import { checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
+import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
 import { jsonWithIds } from './ids-json.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
@@ -115,10 +115,17 @@ export class VllmServer implements InferenceServer {
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
     try {
-      return await this.#door.pass(() => this.#generate(request), request.signal);
+      await this.#door.enter(request.signal);
+    } catch {
+      return emptyPartial(request); // aborted before the door
+    }
+    try {
+      return await this.#generate(request);
     } catch (error) {
       if (request.signal?.aborted) return emptyPartial(request);
       throw error;
+    } finally {
+      this.#door.leave();
     }
   }
 
@@ -189,42 +196,59 @@ export class VllmServer implements InferenceServer {
     const body = await this.#body(request, id, by, adapter);
     const headers = { 'x-session-id': encodeURI(request.trajectory), 'x-request-id': id };
     const path = PATHS[by];
-    let madeBefore: number | undefined;
-    const reply = await keepPartial(
-      request.signal,
-      (timeoutMs) =>
-        this.#http.json('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] }, timeoutMs }),
-      async (close): Promise<Reply> => {
-        const options = { body, headers, signal: close, timeoutMs: Number.POSITIVE_INFINITY };
-        if (!request.onTokens) return this.#http.json<Reply>(path, options);
-        const parts: Reply[] = [];
-        let made = 0;
-        for await (const event of this.#http.events(path, options)) {
-          const part = event as Reply & { readonly error?: { readonly message?: string } };
-          if (part.error) throw new EngineError(`${this.url}${path}: ${part.error.message ?? 'failed'}`);
-          parts.push(part);
-          const ids = part.choices[0]?.token_ids ?? [];
-          made += ids.length;
-          if (this.#version === before) madeBefore = made;
-          const logprobs = logprobsOf(part.choices[0]);
-          if (ids.length > 0 && ids.length === logprobs.length) {
-            request.onTokens(Int32Array.from(ids), Float32Array.from(logprobs as number[]));
-          }
-        }
-        return joined(parts);
-      },
+    const call = { body, headers };
+    const askToAbort = (timeoutMs: number) =>
+      this.#http.json('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] }, timeoutMs });
+    if (request.onTokens) return this.#stream(request, path, call, askToAbort, { before, adapter });
+    const exchange = this.#http.start(path, call, (reply) =>
+      this.#result(request, this.#http.parse<Reply>(path, this.#http.accept(path, reply).toString()), {
+        before,
+        adapter,
+      }),
     );
-    return this.#result(request, reply, { before, adapter, madeBefore });
+    const endWatch = keepPartial(request.signal, askToAbort, (reason) => exchange.cancel(reason));
+    try {
+      return await exchange.reply;
+    } finally {
+      endWatch();
+    }
+  }
+
+  async #stream(
+    request: GenerateRequest,
+    path: string,
+    call: CallOptions,
+    askToAbort: (timeoutMs: number) => Promise<unknown>,
+    { before, adapter }: Began,
+  ): Promise<GenerateResult> {
+    const closing = new AbortController();
+    const endWatch = keepPartial(request.signal, askToAbort, (reason) => closing.abort(reason));
+    const parts: Reply[] = [];
+    let made = 0;
+    let madeBefore: number | undefined;
+    try {
+      for await (const event of this.#http.events(path, { ...call, signal: closing.signal })) {
+        const part = event as Reply & { readonly error?: { readonly message?: string } };
+        if (part.error) throw new EngineError(`${this.url}${path}: ${part.error.message ?? 'failed'}`);
+        parts.push(part);
+        const ids = part.choices[0]?.token_ids ?? [];
+        made += ids.length;
+        if (this.#version === before) madeBefore = made;
+        const logprobs = logprobsOf(part.choices[0]);
+        if (ids.length > 0 && ids.length === logprobs.length) {
+          request.onTokens!(Int32Array.from(ids), Float32Array.from(logprobs as number[]));
+        }
+      }
+    } finally {
+      endWatch();
+    }
+    return this.#result(request, joined(parts), { before, adapter, madeBefore });
   }
 
   #result(
     request: GenerateRequest,
     reply: Reply,
-    {
-      before,
-      adapter,
-      madeBefore,
-    }: { before: number; adapter: string | undefined; madeBefore: number | undefined },
+    { before, adapter, madeBefore }: Began & { readonly madeBefore?: number | undefined },
   ): GenerateResult {
     const choice = reply.choices[0];
     const ids = choice?.token_ids ?? [];

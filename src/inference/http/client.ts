@@ -1,0 +1,184 @@
+/** HTTP as servers need it: JSON in and out, a time limit on every call, errors that name the server and the call. */
+import { ConfigError, EngineError } from '../../errors.ts';
+import { Connections } from './connections.ts';
+import { Exchange } from './exchange.ts';
+import type { HttpReply, OnBody } from './reply-reader.ts';
+
+export interface HttpOptions {
+  /** Of calls that change or ask something; a reply has no limit of its own but its request's signal. */
+  readonly timeoutMs?: number;
+  /** For a socket to open. */
+  readonly connectMs?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface CallOptions {
+  readonly method?: 'GET' | 'POST';
+  /** Bytes go as they are, everything else as JSON. */
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal | undefined;
+  /** `Infinity` waits as long as the signal lets it. */
+  readonly timeoutMs?: number;
+}
+
+/** One server's address and the connections to it. */
+export class HttpClient {
+  readonly url: string;
+  readonly #connections: Connections;
+  readonly #timeoutMs: number;
+  /** Of every request: host, and the headers that were given. */
+  readonly #headers: string;
+
+  constructor(url: string, options: HttpOptions = {}) {
+    const parsed = URL.canParse(url) ? new URL(url) : undefined;
+    if (parsed?.protocol !== 'http:' && parsed?.protocol !== 'https:') {
+      throw new ConfigError(`server url is ${JSON.stringify(url)}; use one such as http://127.0.0.1:30000`);
+    }
+    this.url = parsed.origin;
+    this.#timeoutMs = options.timeoutMs ?? 60_000;
+    this.#headers = headerLines({ host: parsed.host, ...options.headers });
+    const tls = parsed.protocol === 'https:';
+    const host = parsed.hostname.replace(/^\[|\]$/g, ''); // of IPv6
+    const port = parsed.port === '' ? (tls ? 443 : 80) : Number(parsed.port);
+    this.#connections = new Connections({ host, port, tls }, options.connectMs ?? 10_000);
+  }
+
+  /** The reply whatever its status; only a server that cannot be reached throws. */
+  call(path: string, options: CallOptions = {}): Promise<{ readonly status: number; readonly text: string }> {
+    return this.#exchange(path, options, ({ status, body }) => ({ status, text: body.toString() }));
+  }
+
+  /** The reply's JSON; another status than 200 throws what the server said. */
+  json<R>(path: string, options: CallOptions = {}): Promise<R> {
+    return this.#exchange(path, options, (reply) => this.parse<R>(path, this.accept(path, reply).toString()));
+  }
+
+  /** Without time limit or signal: whoever starts it can cancel it. `read` is to `accept` the reply. */
+  start<R>(
+    path: string,
+    { method = 'POST', body, headers = {} }: Omit<CallOptions, 'signal' | 'timeoutMs'>,
+    read: (reply: HttpReply) => R,
+    onBody?: OnBody,
+  ): Exchange<R> {
+    const bytes =
+      body === undefined ? NO_BODY : body instanceof Uint8Array ? body : Buffer.from(JSON.stringify(body));
+    const type = body === undefined ? '' : 'content-type: application/json\r\n';
+    const length = method === 'POST' ? `content-length: ${bytes.length}\r\n` : '';
+    const head = `${method} ${path} HTTP/1.1\r\n${this.#headers}${headerLines(headers)}${type}${length}\r\n`;
+    return new Exchange(this.#connections, { head, body: bytes }, `${this.url}${path}`, read, onBody);
+  }
+
+  /** What a reply says; another status than 200 throws it. */
+  accept(path: string, { status, body }: HttpReply): Buffer {
+    if (status < 200 || status > 299) throw new HttpStatusError(this.url, path, status, body.toString());
+    return body;
+  }
+
+  parse<R>(path: string, text: string): R {
+    try {
+      return JSON.parse(text) as R;
+    } catch {
+      throw new EngineError(`${this.url}${path} answered with something that is not JSON: ${excerpt(text)}`);
+    }
+  }
+
+  /** The JSON of each server-sent event until `[DONE]`. A stream that ends before that throws. */
+  async *events(path: string, { signal, ...options }: CallOptions): AsyncGenerator<unknown, void, void> {
+    signal?.throwIfAborted();
+    const decoder = new TextDecoder();
+    let rest = '';
+    let wake = () => {};
+    const exchange = this.start(
+      path,
+      options,
+      (reply) => this.accept(path, reply),
+      (bytes) => {
+        rest += decoder.decode(bytes, { stream: true });
+        wake();
+      },
+    );
+    const onAbort = () => exchange.cancel(signal?.reason);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    let hasEnded = false;
+    const end = exchange.reply.finally(() => {
+      hasEnded = true;
+      wake();
+    });
+    end.catch(() => {}); // awaited below, once what came before has been read
+    try {
+      for (;;) {
+        const lines = rest.split('\n');
+        rest = lines.pop()!;
+        for (const line of lines) {
+          if (!line.startsWith('data:')) continue;
+          const data = line.slice(5).trim();
+          if (data === '[DONE]') return;
+          yield this.parse(path, data);
+        }
+        if (rest.includes('\n')) continue; // came while the reader was busy
+        if (hasEnded) break;
+        await new Promise<void>((resolve) => {
+          wake = resolve;
+        });
+      }
+      await end;
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+      exchange.cancel(new EngineError('its reader has left'));
+    }
+    throw new EngineError(`${this.url}${path}: the stream was cut before its end`);
+  }
+
+  close(): Promise<void> {
+    this.#connections.close();
+    return Promise.resolve();
+  }
+
+  async #exchange<R>(
+    path: string,
+    { signal, timeoutMs = this.#timeoutMs, ...options }: CallOptions,
+    read: (reply: HttpReply) => R,
+  ): Promise<R> {
+    signal?.throwIfAborted();
+    const exchange = this.start(path, options, read);
+    const onAbort = () => exchange.cancel(signal?.reason);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    const late = () => exchange.cancel(new EngineError(`${this.url}${path}: no answer in ${timeoutMs} ms`));
+    const timer = Number.isFinite(timeoutMs) ? setTimeout(late, timeoutMs) : undefined;
+    try {
+      return await exchange.reply;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+    }
+  }
+}
+
+const NO_BODY = Buffer.alloc(0);
+
+function headerLines(headers: Readonly<Record<string, string>>): string {
+  let lines = '';
+  for (const name in headers) {
+    const value = headers[name]!;
+    if (!/^[\w-]+$/.test(name) || /[^\t\x20-\x7e]/.test(value)) {
+      throw new ConfigError(`header ${JSON.stringify(name)} has a character that a header cannot have`);
+    }
+    lines += `${name}: ${value}\r\n`;
+  }
+  return lines;
+}
+
+/** A server that answered, and said no. */
+export class HttpStatusError extends EngineError {
+  readonly status: number;
+  constructor(url: string, path: string, status: number, text: string) {
+    super(`${url}${path} answered ${status}: ${excerpt(text)}`);
+    this.status = status;
+  }
+}
+
+function excerpt(text: string): string {
+  const line = text.replace(/\s+/g, ' ').trim();
+  return line === '' ? '(nothing)' : line.length > 300 ? `${line.slice(0, 300)}…` : line;
+}

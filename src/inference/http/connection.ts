@@ -1,0 +1,122 @@
+import { connect as connectPlain, isIP, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { EngineError } from '../../errors.ts';
+import { type HttpReply, type OnBody, ReplyReader } from './reply-reader.ts';
+
+/** Where a server listens. */
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+}
+
+/** Who waits for a reply. */
+export interface Receiver {
+  readonly onBody: OnBody | undefined;
+  /** The reply's body is to be read at once. */
+  replied(reply: HttpReply): void;
+  failed(error: Error): void;
+}
+
+/** What every connection reads into: a reply that comes in one piece is never copied. */
+const INCOMING = Buffer.allocUnsafeSlow(256 * 1024);
+
+/** One connection to a server: a request at a time, and its reply. */
+export class Connection {
+  readonly #socket: Socket;
+  readonly #reader = new ReplyReader();
+  #receiver: Receiver | undefined;
+  /** Waits until the connection is open. */
+  #unsent: { readonly head: string; readonly body: Uint8Array | undefined } | undefined;
+  #isOpen = false;
+  /** Why it is of no use any more. */
+  #broken: Error | undefined;
+
+  constructor({ host, port, tls }: Address, connectMs: number) {
+    const options = {
+      host,
+      port,
+      noDelay: true,
+      onread: { buffer: INCOMING, callback: (size: number) => this.#read(size) },
+    };
+    this.#socket = tls
+      ? connectTls({ ...options, ...(isIP(host) ? {} : { servername: host }) })
+      : connectPlain(options);
+    const late = () => this.destroy(new EngineError(`no connection in ${connectMs} ms`));
+    const timer = setTimeout(late, connectMs);
+    this.#socket.once(tls ? 'secureConnect' : 'connect', () => {
+      clearTimeout(timer);
+      this.#isOpen = true;
+      if (this.#unsent) this.#write(this.#unsent.head, this.#unsent.body);
+      this.#unsent = undefined;
+    });
+    this.#socket.on('error', (error) => this.destroy(error));
+    this.#socket.on('end', () => this.#ended());
+    this.#socket.on('close', () => {
+      clearTimeout(timer);
+      this.#ended();
+    });
+  }
+
+  get isUsable(): boolean {
+    return this.#broken === undefined;
+  }
+
+  /** The one before has been answered. */
+  send(head: string, body: Uint8Array | undefined, receiver: Receiver): void {
+    if (this.#broken) {
+      receiver.failed(this.#broken);
+      return;
+    }
+    this.#receiver = receiver;
+    this.#socket.ref();
+    if (this.#isOpen) this.#write(head, body);
+    else this.#unsent = { head, body };
+  }
+
+  /** No request is on it: it does not keep the process alive. */
+  rest(): void {
+    this.#socket.unref();
+  }
+
+  /** Whoever waits for a reply is told why there is none. */
+  destroy(why: Error): void {
+    if (this.#broken) return;
+    this.#broken = why;
+    this.#unsent = undefined;
+    this.#socket.destroy();
+    const receiver = this.#receiver;
+    this.#receiver = undefined;
+    receiver?.failed(why);
+  }
+
+  #write(head: string, body: Uint8Array | undefined): void {
+    this.#socket.cork();
+    this.#socket.write(head, 'latin1');
+    if (body && body.length > 0) this.#socket.write(body);
+    this.#socket.uncork();
+  }
+
+  #read(size: number): boolean {
+    try {
+      if (!this.#receiver) throw new EngineError('the server speaks without being asked');
+      this.#answer(this.#reader.feed(INCOMING.subarray(0, size), this.#receiver.onBody));
+    } catch (error) {
+      this.destroy(error as Error);
+    }
+    return true;
+  }
+
+  #ended(): void {
+    if (this.#broken) return;
+    this.#answer(this.#reader.end());
+    this.destroy(new EngineError('the server closed the connection'));
+  }
+
+  #answer(reply: HttpReply | undefined): void {
+    if (!reply) return;
+    const receiver = this.#receiver;
+    this.#receiver = undefined;
+    receiver?.replied(reply);
+  }
+}

@@ -1,0 +1,71 @@
+import { EngineError } from '../../errors.ts';
+import type { Connection, Receiver } from './connection.ts';
+import type { Connections } from './connections.ts';
+import type { HttpReply, OnBody } from './reply-reader.ts';
+
+export interface Message {
+  readonly head: string;
+  readonly body: Uint8Array | undefined;
+}
+
+/**
+ * One request and its reply. Thousands wait at once, so it is one object and one promise, and does not keep what was sent.
+ */
+export class Exchange<R> implements Receiver {
+  readonly reply: Promise<R>;
+  readonly onBody: OnBody | undefined;
+  readonly #connections: Connections;
+  readonly #connection: Connection;
+  readonly #where: string;
+  readonly #read: (reply: HttpReply) => R;
+  #resolve!: (reply: R) => void;
+  #reject!: (reason: unknown) => void;
+  #settled = false;
+
+  /** `where` is for errors: server and path. `read` makes of a reply what is wanted of it, or throws. */
+  constructor(
+    connections: Connections,
+    message: Message,
+    where: string,
+    read: (reply: HttpReply) => R,
+    onBody?: OnBody,
+  ) {
+    this.#connections = connections;
+    this.#where = where;
+    this.#read = read;
+    this.onBody = onBody;
+    this.reply = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    this.#connection = connections.take();
+    this.#connection.send(message.head, message.body, this);
+  }
+
+  /** The reply is not wanted any more: it is rejected with the reason at once, and the server sees its connection close. */
+  cancel(reason: unknown): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#reject(reason);
+    this.#connections.drop(this.#connection, CANCELLED);
+  }
+
+  replied(reply: HttpReply): void {
+    this.#settled = true;
+    this.#connections.giveBack(this.#connection, reply.idleMs);
+    try {
+      this.#resolve(this.#read(reply));
+    } catch (error) {
+      this.#reject(error);
+    }
+  }
+
+  failed(cause: Error & { readonly code?: string }): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#connections.drop(this.#connection, cause);
+    this.#reject(new EngineError(`${this.#where}: ${cause.code ?? cause.message}`, { cause }));
+  }
+}
+
+const CANCELLED = new EngineError('the request was given up');
