@@ -186,7 +186,8 @@ export {
 } from './reward/reward.ts';
 export { type RewardModelOptions, rewardModel } from './reward/reward-model.ts';
 export { type Shaping, type ShapingOptions, shapingReward } from './reward/shaping.ts';
-export { type RolloutOptions, type RolloutProgress, rollout } from './rollout.ts';
+export type { RolloutProgress } from './rollout/progress.ts';
+export { type RolloutOptions, rollout } from './rollout.ts';
 export type { StepReport } from './run.ts';
 export { type DemonstrationRow, type SftOptions, type SftReport, sft } from './sft.ts';
 export { train } from './train.ts';

@@ -15,7 +15,8 @@ import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
 import { Admission } from './admission.ts';
 import { CEILING_RULES, type CeilingRules, nextCeiling } from './ceiling.ts';
-import { countReply, createMember, type Member, type MemberStatus, statusOf } from './member.ts';
+import { Fleet, reasonOf } from './fleet.ts';
+import { countReply, type Member, type MemberStatus, statusOf } from './member.ts';
 import { firstCome } from './policies/first-come.ts';
 import { type RouteRules, route } from './route.ts';
 import type { Policy } from './scheduling-view.ts';
@@ -59,7 +60,7 @@ const REMEMBERED_TRAJECTORIES = 100_000;
 const READY_MS = 5000;
 
 export class Gateway implements InferenceServer {
-  #members: readonly Member[];
+  readonly #fleet: Fleet;
   readonly #home = new Map<string, Member>();
   readonly #rules: RouteRules;
   readonly #tries: number;
@@ -71,18 +72,12 @@ export class Gateway implements InferenceServer {
   readonly #requestMs: number;
   readonly #whileUpdating: GatewayOptions['whileUpdating'];
   readonly #clock: Clock;
-  readonly #log: (line: string) => void;
   readonly #admission: Admission | undefined;
   readonly #ceiling: CeilingRules | undefined;
   /** Policies go by the servers' memory, so nothing is sent before it is known. */
   #firstReports: Promise<unknown> | undefined;
-  /** What a server that is back or new must have before it answers. */
-  #weights: WeightUpdate | undefined;
-  #recovering: Promise<void> | undefined;
-  #named = 0;
 
   constructor(servers: readonly InferenceServer[], options: GatewayOptions) {
-    this.#members = servers.map((server) => createMember(server, this.#named++));
     this.#rules = {
       imbalance: options.imbalance ?? Number.POSITIVE_INFINITY,
       placement: options.placement ?? 'least-busy',
@@ -94,13 +89,22 @@ export class Gateway implements InferenceServer {
     this.#requestMs = 1000 * (options.secondsPerRequest ?? Number.POSITIVE_INFINITY);
     this.#whileUpdating = options.whileUpdating;
     this.#clock = options.clock ?? realClock();
-    this.#log = options.log ?? (() => {});
+    this.#fleet = new Fleet(servers, {
+      whileUpdating: this.#whileUpdating,
+      clock: this.#clock,
+      log: options.log ?? (() => {}),
+      onLost: (member) => {
+        for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
+        this.#admission?.lost(member);
+      },
+      onBack: () => this.#admission?.wake(),
+    });
     const { policy, ceiling, predict } = options;
     this.#ceiling = ceiling && { ...CEILING_RULES, ...ceiling };
     if (!policy && !ceiling) return;
-    const members = () => this.#members;
+    const members = () => this.#fleet.members;
     this.#admission = new Admission({ policy: policy ?? firstCome(), clock: this.#clock, members, predict });
-    for (const member of this.#members) this.#startCeiling(member);
+    for (const member of this.#fleet.members) this.#startCeiling(member);
   }
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
@@ -116,11 +120,12 @@ export class Gateway implements InferenceServer {
       let reply: GenerateResult | undefined;
       try {
         const sent = member.version;
-        if (this.#whileUpdating === 'wait' && member.updating) await this.#untilUpdated(member, request);
+        if (this.#whileUpdating === 'wait' && member.updating)
+          await this.#fleet.untilUpdated(member, request.signal);
         const answer = await (this.#requestMs === Number.POSITIVE_INFINITY
           ? member.server.generate(request)
           : this.#inTime(member, request));
-        this.#checkVersion(member, answer, sent);
+        this.#fleet.checkVersion(member, answer, sent);
         countReply(member, answer);
         reply = answer;
         return { ...reply, server: member.name, ...(this.#admission && { waitedMs }) };
@@ -130,7 +135,7 @@ export class Gateway implements InferenceServer {
         member.failures++;
         failures.push({ member, error });
         if (this.#home.get(request.trajectory) === member) this.#home.delete(request.trajectory);
-        if (!(await this.#isReady(member))) this.#lose(member, error);
+        if (!(await this.#fleet.isReady(member))) this.#fleet.lose(member, error);
         const spent = (this.#failures.get(request.trajectory) ?? 0) + 1;
         remember(this.#failures, request.trajectory, spent);
         if (failures.length >= this.#tries) throw gaveUp(request, failures);
@@ -139,49 +144,34 @@ export class Gateway implements InferenceServer {
         member.inFlight--;
         this.#admission?.leave(member, request, reply);
         if (this.#admission) void this.#report(member);
-        this.#letGo(member);
+        this.#fleet.letGo(member);
       }
       const wait = this.#backoffMs * 2 ** (failures.length - 1);
       await sleep(this.#clock, Math.min(wait, this.#longestBackoffMs), request.signal);
-      if (this.#up().length > 0) continue;
-      this.#recovering ??= this.#recover().finally(() => {
-        this.#recovering = undefined;
-      });
-      await this.#recovering;
+      if (this.#fleet.up().length === 0) await this.#fleet.recover();
     }
   }
 
   /** A further server, with the newest weights before its first request. */
   async add(server: InferenceServer): Promise<void> {
-    const member = createMember(server, this.#named++);
+    const member = this.#fleet.create(server);
     this.#startCeiling(member);
-    if (this.#weights) await this.#send(member, this.#weights);
+    await this.#fleet.catchUp(member);
     await this.#report(member);
-    this.#members = [...this.#members, member];
+    this.#fleet.join(member);
     this.#admission?.wake();
   }
 
   /** No new request from now on; resolves at once, and the server is closed when its last request has ended. */
   remove(name: string): void {
-    const member = this.#members.find((one) => one.name === name);
-    if (!member)
-      throw new ConfigError(
-        `no server ${name}; there are ${this.#members.map((one) => one.name).join(', ')}`,
-      );
-    if (this.#members.filter(({ leaving }) => !leaving).length === 1) {
-      throw new ConfigError(`${name} is the last server; add another before it is removed`);
-    }
-    member.leaving = true;
-    for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
-    this.#admission?.lost(member);
-    this.#letGo(member);
+    this.#fleet.remove(name);
   }
 
   ended(trajectory: string): void {
     this.#home.delete(trajectory);
     this.#failures.delete(trajectory);
     this.#admission?.ended(trajectory);
-    for (const { server } of this.#members) server.ended?.(trajectory);
+    for (const { server } of this.#fleet.members) server.ended?.(trajectory);
   }
 
   /** Requests that wait for a server. */
@@ -190,28 +180,23 @@ export class Gateway implements InferenceServer {
   }
 
   status(): readonly MemberStatus[] {
-    return this.#members.map(statusOf);
+    return this.#fleet.members.map(statusOf);
   }
 
   /** Takes a server out, until weights have been sent to it again or for good; throws if none is left. */
   exclude(name: string, why: string, { forGood = false } = {}): void {
-    const member = this.#members.find((one) => one.name === name);
-    if (!member) return;
-    this.#lose(member, new EngineError(why));
-    if (this.#up().length === 0) throw new EngineError(`no server is left: ${this.#reasons()}`);
-    member.leaving = forGood;
-    this.#letGo(member);
+    this.#fleet.exclude(name, why, forGood);
   }
 
   /** The servers that answer now, by name. */
   servers(): readonly { readonly name: string; readonly server: InferenceServer }[] {
-    return this.#up();
+    return this.#fleet.up();
   }
 
   async info(): Promise<ServerInfo> {
-    const infos = await Promise.all(this.#up().map(({ server }) => server.info()));
+    const infos = await Promise.all(this.#fleet.up().map(({ server }) => server.info()));
     const first = infos[0];
-    if (!first) throw new EngineError(`no server is left: ${this.#reasons()}`);
+    if (!first) throw new EngineError(`no server is left: ${this.#fleet.reasons()}`);
     for (const info of infos) {
       if (info.vocabulary !== first.vocabulary) {
         throw new EngineError(
@@ -228,46 +213,33 @@ export class Gateway implements InferenceServer {
   }
 
   async ready(signal?: AbortSignal): Promise<boolean> {
-    const all = await Promise.all(this.#members.map(({ server }) => server.ready(signal)));
+    const all = await Promise.all(this.#fleet.members.map(({ server }) => server.ready(signal)));
     return all.every(Boolean);
   }
 
   pause(mode: 'abort' | 'wait' | 'keep') {
-    return this.#all((server) => server.pause(mode));
+    return this.#fleet.all((server) => server.pause(mode));
   }
 
   resume() {
-    return this.#all((server) => server.resume());
+    return this.#fleet.all((server) => server.resume());
   }
 
   /** Every server that can be reached gets the weights, those that were lost too; throws if none has them. */
-  async update(weights: WeightUpdate): Promise<void> {
-    this.#weights = weights;
-    await Promise.all(
-      this.#members.map(async (member) => {
-        if (member.down !== undefined && !(await this.#isReady(member))) return;
-        try {
-          await this.#send(member, weights);
-        } catch (error) {
-          if (error instanceof ConfigError) throw error;
-          this.#lose(member, error);
-        }
-      }),
-    );
-    if (this.#up().length > 0) return;
-    throw new EngineError(`no server took version ${weights.version} of the weights: ${this.#reasons()}`);
+  update(weights: WeightUpdate): Promise<void> {
+    return this.#fleet.update(weights);
   }
 
   sleep() {
-    return this.#all((server) => server.sleep?.());
+    return this.#fleet.all((server) => server.sleep?.());
   }
 
   wake() {
-    return this.#all((server) => server.wake?.());
+    return this.#fleet.all((server) => server.wake?.());
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#members.map(({ server }) => server.close()));
+    await Promise.all(this.#fleet.members.map(({ server }) => server.close()));
   }
 
   /** The server that answers, with the request counted as in flight there. */
@@ -276,7 +248,7 @@ export class Gateway implements InferenceServer {
     request: GenerateRequest,
     failed: readonly Member[],
   ): Promise<Member> {
-    this.#firstReports ??= Promise.all(this.#members.map((member) => this.#report(member)));
+    this.#firstReports ??= Promise.all(this.#fleet.members.map((member) => this.#report(member)));
     await this.#firstReports;
     return admission.enter(request, failed);
   }
@@ -303,9 +275,9 @@ export class Gateway implements InferenceServer {
   #choose(trajectory: string, failed: readonly Member[]): Member {
     const home = this.#home.get(trajectory);
     const member =
-      route(this.#members, { trajectory, home, failed }, this.#rules) ??
+      route(this.#fleet.members, { trajectory, home, failed }, this.#rules) ??
       // All are down: the next try may find one that is back.
-      this.#members.find(({ leaving }) => !leaving)!;
+      this.#fleet.members.find(({ leaving }) => !leaving)!;
     member.inFlight++;
     if (member !== home) remember(this.#home, trajectory, member);
     return member;
@@ -324,102 +296,6 @@ export class Gateway implements InferenceServer {
       cancel();
     }
   }
-
-  /** Waiting for weights is not counted as a server's time to answer. */
-  async #untilUpdated(member: Member, { signal }: GenerateRequest): Promise<void> {
-    const limits = { milliseconds: Number.POSITIVE_INFINITY, clock: this.#clock, signal };
-    await withTimeLimit(() => member.updating, limits);
-    if (member.down !== undefined) throw new EngineError(`${member.name} is out: ${member.down}`);
-  }
-
-  /** A server that was started anew answers with the weights it was started with. */
-  #checkVersion(member: Member, { versions }: GenerateResult, sent: number | undefined): void {
-    const last = versions.at(-1)?.version;
-    if (sent === undefined || last === undefined || last >= sent) return;
-    const stale = new EngineError(
-      `${member.name} answered with version ${last} of the weights; it was sent ${sent}`,
-    );
-    this.#lose(member, stale);
-    throw stale;
-  }
-
-  async #send(member: Member, weights: WeightUpdate): Promise<void> {
-    const sending = this.#deliver(member, weights);
-    const settled = sending.catch(() => {});
-    member.updating = settled;
-    try {
-      await sending;
-    } finally {
-      if (member.updating === settled) member.updating = undefined;
-    }
-  }
-
-  async #deliver(member: Member, weights: WeightUpdate): Promise<void> {
-    const { server } = member;
-    if (this.#whileUpdating) await server.pause(this.#whileUpdating);
-    try {
-      await server.update(weights);
-    } catch (error) {
-      if (this.#whileUpdating) await server.resume().catch(() => {}); // so that none waits for it
-      throw error;
-    }
-    if (this.#whileUpdating) await server.resume();
-    member.version = weights.version;
-    if (member.down !== undefined) this.#log(`${member.name} is back, with version ${weights.version}`);
-    member.down = undefined;
-    this.#admission?.wake();
-  }
-
-  async #isReady({ server }: Member): Promise<boolean> {
-    try {
-      return await withTimeLimit((signal) => server.ready(signal), {
-        milliseconds: READY_MS,
-        clock: this.#clock,
-      });
-    } catch {
-      return false;
-    }
-  }
-
-  #lose(member: Member, error: unknown): void {
-    if (member.down === undefined) this.#log(`${member.name} is out: ${reasonOf(error)}`);
-    member.down = reasonOf(error);
-    for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
-    this.#admission?.lost(member);
-  }
-
-  /** None answers: those that are ready again get the newest weights and may. */
-  async #recover(): Promise<void> {
-    await Promise.all(
-      this.#members.map(async (member) => {
-        if (!(await this.#isReady(member))) return;
-        if (this.#weights) await this.#send(member, this.#weights).catch(() => {});
-        else member.down = undefined;
-      }),
-    );
-  }
-
-  #letGo(member: Member): void {
-    if (!member.leaving || member.inFlight > 0 || !this.#members.includes(member)) return;
-    this.#members = this.#members.filter((one) => one !== member);
-    void member.server.close().catch(() => {});
-  }
-
-  #up(): readonly Member[] {
-    return this.#members.filter(({ down, leaving }) => down === undefined && !leaving);
-  }
-
-  #reasons(): string {
-    return this.#members.map(({ name, down }) => `${name}: ${down ?? 'is leaving'}`).join('; ');
-  }
-
-  async #all(act: (server: InferenceServer) => Promise<void> | undefined): Promise<void> {
-    await Promise.all(this.#up().map(({ server }) => act(server)));
-  }
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** The oldest go first. */

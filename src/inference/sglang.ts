@@ -1,17 +1,16 @@
 /** An SGLang server, or `rollcall serve`, at a URL: token ids in, token ids out. */
 import { ConfigError, EngineError } from '../errors.ts';
 import type { ImageRef } from '../types.ts';
+import { dataUri } from './data-uri.ts';
 import { Door } from './door.ts';
 import { type CallOptions, HttpClient, type HttpOptions, HttpStatusError } from './http/client.ts';
 import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
-import { jsonWithIds } from './ids-json.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
 import type {
   GenerateRequest,
   GenerateResult,
   InferenceServer,
-  SamplingParams,
   ServerInfo,
   ServerLoad,
   VersionSpan,
@@ -19,6 +18,7 @@ import type {
 } from './server.ts';
 import { sglangLoad } from './server-load.ts';
 import { type Chunk, readReply, replyOfChunk, type SglangReply, type TokenLogprob } from './sglang-reply.ts';
+import { generateCall } from './sglang-request.ts';
 
 export interface HttpServerOptions extends HttpOptions {
   readonly url: string;
@@ -195,8 +195,8 @@ export class SglangServer implements InferenceServer {
       this.#http.json('/abort_request', { body: { rid, abort_all: false }, timeoutMs });
     const began = { before, adapter };
     if (request.onTokens)
-      return this.#stream(request, callOf(request, rid, adapter, imageData), askToAbort, began);
-    const exchange = this.#http.start('/generate', callOf(request, rid, adapter, imageData), (reply) =>
+      return this.#stream(request, generateCall(request, rid, adapter, imageData), askToAbort, began);
+    const exchange = this.#http.start('/generate', generateCall(request, rid, adapter, imageData), (reply) =>
       this.#result(request, this.#read(this.#http.accept('/generate', reply)), began),
     );
     const endWatch = keepPartial(signal, askToAbort, (reason) => exchange.cancel(reason));
@@ -378,58 +378,6 @@ export class SglangServer implements InferenceServer {
     if (status !== 200) return undefined;
     return this.#http.parse<{ tokens: readonly number[]; max_model_len?: number }>('/tokenize', reply);
   }
-}
-
-function callOf(
-  request: GenerateRequest,
-  rid: string,
-  adapter: string | undefined,
-  imageData: readonly string[] | undefined,
-): CallOptions {
-  const { trajectory, prompt, sampling, scorePrompt = false, priority } = request;
-  const headers = { 'x-smg-routing-key': encodeURI(trajectory) };
-  const body = jsonWithIds('input_ids', prompt, {
-    rid,
-    sampling_params: samplingOf(sampling),
-    return_logprob: true,
-    logprob_start_len: scorePrompt ? 0 : -1,
-    stream: request.onTokens !== undefined,
-    session_id: trajectory,
-    ...(imageData ? { image_data: imageData } : {}),
-    ...(adapter === undefined ? {} : { lora_path: adapter }),
-    ...(priority === undefined ? {} : { priority }),
-  });
-  return { body, headers };
-}
-
-/** Everything said, so that nothing of the server's or the model's own defaults is left. */
-function samplingOf(sampling: SamplingParams) {
-  const { constraint } = sampling;
-  return {
-    max_new_tokens: sampling.maxTokens,
-    min_new_tokens: 0,
-    temperature: sampling.temperature,
-    top_p: sampling.topP,
-    top_k: sampling.topK,
-    min_p: sampling.minP,
-    repetition_penalty: sampling.repetitionPenalty,
-    presence_penalty: sampling.presencePenalty,
-    frequency_penalty: sampling.frequencyPenalty,
-    stop: sampling.stopStrings,
-    stop_token_ids: sampling.stopIds,
-    sampling_seed: sampling.seed,
-    n: 1,
-    ignore_eos: false,
-    skip_special_tokens: false,
-    no_stop_trim: true,
-    ...(constraint?.kind === 'jsonSchema' ? { json_schema: JSON.stringify(constraint.schema) } : {}),
-    ...(constraint?.kind === 'regex' ? { regex: constraint.source } : {}),
-    ...(constraint?.kind === 'grammar' ? { ebnf: constraint.source } : {}),
-  };
-}
-
-export function dataUri({ mime }: ImageRef, bytes: Uint8Array): string {
-  return `data:${mime};base64,${Buffer.from(bytes).toString('base64')}`;
 }
 
 function wholeNumber(text: string | undefined): number | undefined {

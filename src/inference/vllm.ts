@@ -3,6 +3,7 @@
  * VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Without `/inference/v1/generate` (older ones) `/v1/completions` is used.
  */
 import { ConfigError, EngineError } from '../errors.ts';
+import { dataUri } from './data-uri.ts';
 import { Door } from './door.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
 import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
@@ -13,35 +14,14 @@ import type {
   GenerateRequest,
   GenerateResult,
   InferenceServer,
-  SamplingParams,
   ServerInfo,
   ServerLoad,
   WeightUpdate,
 } from './server.ts';
 import { vllmLoad } from './server-load.ts';
-import { dataUri, type HttpServerOptions } from './sglang.ts';
-
-interface Choice {
-  readonly token_ids?: readonly number[] | null;
-  readonly finish_reason?: string | null;
-  /** Of `/inference/v1/generate`, and of `/v1/completions`. */
-  readonly logprobs?: {
-    readonly content?: readonly { readonly logprob: number }[];
-    readonly token_logprobs?: readonly (number | null)[];
-  } | null;
-  readonly prompt_logprobs?: PromptLogprobs;
-}
-
-type PromptLogprobs = readonly (Readonly<Record<string, { readonly logprob: number }>> | null)[] | null;
-
-interface Reply {
-  readonly choices: readonly Choice[];
-  readonly usage?: {
-    readonly prompt_tokens: number;
-    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
-  } | null;
-  readonly prompt_logprobs?: PromptLogprobs;
-}
+import type { HttpServerOptions } from './sglang.ts';
+import { joined, logprobsOf, type PromptLogprobs, type Reply } from './vllm-reply.ts';
+import { samplingOf } from './vllm-sampling.ts';
 
 type Entrance = 'tokens' | 'completions';
 
@@ -370,53 +350,4 @@ export class VllmServer implements InferenceServer {
       });
     return this.#model;
   }
-}
-
-/** Everything said: what is not comes from the model's generation_config.json. */
-function samplingOf(sampling: SamplingParams) {
-  const { constraint } = sampling;
-  return {
-    max_tokens: sampling.maxTokens,
-    min_tokens: 0,
-    temperature: sampling.temperature,
-    top_p: sampling.topP,
-    top_k: sampling.topK,
-    min_p: sampling.minP,
-    repetition_penalty: sampling.repetitionPenalty,
-    presence_penalty: sampling.presencePenalty,
-    frequency_penalty: sampling.frequencyPenalty,
-    seed: sampling.seed,
-    n: 1,
-    stop: sampling.stopStrings,
-    stop_token_ids: sampling.stopIds,
-    ignore_eos: false,
-    skip_special_tokens: false,
-    include_stop_str_in_output: true,
-    ...(constraint?.kind === 'jsonSchema' ? { structured_outputs: { json: constraint.schema } } : {}),
-    ...(constraint?.kind === 'regex' ? { structured_outputs: { regex: constraint.source } } : {}),
-    ...(constraint?.kind === 'grammar' ? { structured_outputs: { grammar: constraint.source } } : {}),
-  };
-}
-
-function logprobsOf(choice: Choice | undefined): readonly (number | null)[] {
-  const { content, token_logprobs: flat } = choice?.logprobs ?? {};
-  return content?.map(({ logprob }) => logprob) ?? flat ?? [];
-}
-
-/** Events of a stream are deltas. */
-function joined(parts: readonly Reply[]): Reply {
-  const choices = parts.flatMap((part) => part.choices.slice(0, 1));
-  const last = <V>(pick: (part: Reply) => V | null | undefined) =>
-    parts.map(pick).findLast((value) => value != null);
-  return {
-    choices: [
-      {
-        token_ids: choices.flatMap((choice) => choice.token_ids ?? []),
-        logprobs: { token_logprobs: choices.flatMap((choice) => logprobsOf(choice)) },
-        finish_reason: choices.findLast((choice) => choice.finish_reason != null)?.finish_reason ?? null,
-      },
-    ],
-    usage: last((part) => part.usage) ?? null,
-    prompt_logprobs: last((part) => part.prompt_logprobs ?? part.choices[0]?.prompt_logprobs) ?? null,
-  };
 }

@@ -21,7 +21,10 @@ export interface Receiver {
 /** What every connection reads into: a reply that comes in one piece is never copied. */
 const INCOMING = Buffer.allocUnsafeSlow(256 * 1024);
 
-/** One connection to a server: a request at a time, and its reply. */
+/**
+ * One connection to a server: a request at a time, and its reply. A client of undici instead keeps a request's body and
+ * some forty objects as long as the server takes, which thousands at once make twice as dear (docs/benchmarks.md).
+ */
 export class Connection {
   readonly #socket: Socket;
   readonly #reader = new ReplyReader();
@@ -37,6 +40,8 @@ export class Connection {
       host,
       port,
       noDelay: true,
+      keepAlive: true, // a machine that vanished says nothing else
+      keepAliveInitialDelay: 60_000,
       onread: { buffer: INCOMING, callback: (size: number) => this.#read(size) },
     };
     this.#socket = tls

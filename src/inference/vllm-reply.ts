@@ -1,0 +1,48 @@
+/** A reply of vLLM's `/inference/v1/generate` or `/v1/completions`. */
+
+interface Choice {
+  readonly token_ids?: readonly number[] | null;
+  readonly finish_reason?: string | null;
+  /** Of `/inference/v1/generate`, and of `/v1/completions`. */
+  readonly logprobs?: {
+    readonly content?: readonly { readonly logprob: number }[];
+    readonly token_logprobs?: readonly (number | null)[];
+  } | null;
+  readonly prompt_logprobs?: PromptLogprobs;
+}
+
+export type PromptLogprobs =
+  | readonly (Readonly<Record<string, { readonly logprob: number }>> | null)[]
+  | null;
+
+export interface Reply {
+  readonly choices: readonly Choice[];
+  readonly usage?: {
+    readonly prompt_tokens: number;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
+  } | null;
+  readonly prompt_logprobs?: PromptLogprobs;
+}
+
+export function logprobsOf(choice: Choice | undefined): readonly (number | null)[] {
+  const { content, token_logprobs: flat } = choice?.logprobs ?? {};
+  return content?.map(({ logprob }) => logprob) ?? flat ?? [];
+}
+
+/** Events of a stream are deltas. */
+export function joined(parts: readonly Reply[]): Reply {
+  const choices = parts.flatMap((part) => part.choices.slice(0, 1));
+  const last = <V>(pick: (part: Reply) => V | null | undefined) =>
+    parts.map(pick).findLast((value) => value != null);
+  return {
+    choices: [
+      {
+        token_ids: choices.flatMap((choice) => choice.token_ids ?? []),
+        logprobs: { token_logprobs: choices.flatMap((choice) => logprobsOf(choice)) },
+        finish_reason: choices.findLast((choice) => choice.finish_reason != null)?.finish_reason ?? null,
+      },
+    ],
+    usage: last((part) => part.usage) ?? null,
+    prompt_logprobs: last((part) => part.prompt_logprobs ?? part.choices[0]?.prompt_logprobs) ?? null,
+  };
+}
