@@ -100,6 +100,8 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
   const clock = realClock();
   let step = resumed?.step ?? 0;
   let checkpointed = step;
+  /** False from the beginning of an update until its step is recorded: then the weights are of no step. */
+  let isWhole = true;
   const state = resumed?.state as RunState | undefined;
   let version = state?.version ?? 0;
   let updateState = state?.update;
@@ -185,27 +187,30 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
           tokens: sampledTokens,
         }),
     }),
-    updateOptions: (at) => ({
-      trainer,
-      ...(reference ? { reference } : {}),
-      ...(critic ? { critic } : {}),
-      algorithm,
-      optimizer: {
-        adam: adamAt(options, at),
-        miniBatches: options.optimizer.miniBatches,
-        epochs: options.optimizer.epochs,
-        tokensPerMicroBatch: options.optimizer.tokensPerMicroBatch,
-        balance: true,
-        shuffle: true,
-      },
-      temperature: options.sampling.temperature,
-      tokensPerTrajectory: limits.tokensPerTrajectory,
-      seed: hashSeed(options.seed, 'update', at),
-      ...(updateState ? { state: updateState } : {}),
-      guard: { onNonFinite: options.failures.notFinite, directory: runPaths(runDir).setAside, run: runDir },
-      ...(signal ? { signal } : {}),
-      onProgress: ({ done, total }) => options.onProgress?.({ step: at, phase: 'training', done, total }),
-    }),
+    updateOptions: (at) => {
+      isWhole = false;
+      return {
+        trainer,
+        ...(reference ? { reference } : {}),
+        ...(critic ? { critic } : {}),
+        algorithm,
+        optimizer: {
+          adam: adamAt(options, at),
+          miniBatches: options.optimizer.miniBatches,
+          epochs: options.optimizer.epochs,
+          tokensPerMicroBatch: options.optimizer.tokensPerMicroBatch,
+          balance: true,
+          shuffle: true,
+        },
+        temperature: options.sampling.temperature,
+        tokensPerTrajectory: limits.tokensPerTrajectory,
+        seed: hashSeed(options.seed, 'update', at),
+        ...(updateState ? { state: updateState } : {}),
+        guard: { onNonFinite: options.failures.notFinite, directory: runPaths(runDir).setAside, run: runDir },
+        ...(signal ? { signal } : {}),
+        onProgress: ({ done, total }) => options.onProgress?.({ step: at, phase: 'training', done, total }),
+      };
+    },
     time: async (name, work) => {
       const began = clock.now();
       try {
@@ -276,6 +281,7 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
       evaluated = [];
       sampler.update(groups.map((group) => ({ index: group.taskIndex, success: successOf(group) })));
       step = at;
+      isWhole = true;
       return report;
     },
     remember: (schedule) => {
@@ -315,7 +321,7 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
     },
     close: async () => {
       try {
-        if (step > checkpointed && !signal?.aborted) await run.checkpoint();
+        if (step > checkpointed && isWhole && !signal?.aborted) await run.checkpoint();
       } finally {
         machine.close();
         load.close();

@@ -73,6 +73,24 @@ test('the same seed gives the same run, and a run stopped and resumed is that ru
   expect(await runToEnd(options(runDir, { resume: true }))).toEqual(whole);
 });
 
+test('an error in the middle of an update leaves a run that resumes as if it had not been', async () => {
+  const optimizer = { learningRate: 1e-2, miniBatches: 2 };
+  const whole = await runToEnd(options(await newRun(), { optimizer }));
+  for (const every of [1, 100]) {
+    const given = options(await newRun(), { optimizer, checkpoints: { every } });
+    let passes = 0;
+    const broken: TrainOptions<Letter> = {
+      ...given,
+      onProgress: ({ step, phase, done, total }) => {
+        const isPassed = step === 2 && phase === 'training' && done === total;
+        if (isPassed && ++passes === 2) throw new Error('out of memory'); // one mini-batch has been learned
+      },
+    };
+    await expect(runToEnd(broken)).rejects.toThrow('out of memory');
+    expect(await runToEnd({ ...given, resume: true })).toEqual(whole);
+  }
+});
+
 test('training raises the reward', async () => {
   const rewards: number[] = [];
   const long = options(await newRun(), {
