@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { train } from 'rollcall';
 import { byteModel } from 'rollcall/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { forkTrajectory } from '../src/cli/fork.ts';
+import { forkTrajectory, positionIn } from '../src/cli/fork.ts';
 import { startDashboard, textsOf } from '../src/cli/watch.ts';
 import type { Dashboard } from '../src/watch/dashboard/server.ts';
 import { createRunDirectory, readMetrics } from '../src/watch/run-directory.ts';
@@ -176,6 +176,21 @@ test('tokens that encoding their text again would not give are told', async () =
   } finally {
     await other.close();
   }
+});
+
+test('a fork of one of two attempts with the same numbers is told when it began', () => {
+  const at = (step: number, taskIndex: number) => ({
+    id: `train/step-${step}/task-${taskIndex}/attempt-0`,
+    taskIndex,
+    attempt: 0,
+  });
+  const entries = [at(3, 1), at(3, 2), at(4, 2)];
+  const wanted = { run: 'runs/a', step: 4, task: 2, attempt: 0 };
+  expect(positionIn(entries, { ...wanted, task: 1 })).toBe(0);
+  expect(positionIn(entries, { ...wanted, began: 4 })).toBe(2);
+  expect(() => positionIn(entries, wanted)).toThrow('begun in steps 3 and 4; choose with --began');
+  expect(() => positionIn(entries, { ...wanted, began: 2 })).toThrow('it has one of 3 and 4');
+  expect(() => positionIn(entries, { ...wanted, task: 9 })).toThrow('has no attempt 0 at task 9');
 });
 
 test('a fork continues with the edited message and is written as a run of its own', async () => {

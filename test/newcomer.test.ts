@@ -1,4 +1,5 @@
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -138,3 +139,17 @@ test.runIf(canMount)(
     }
   },
 );
+
+test('a reader of the output who leaves (`| head`) is no error', async () => {
+  const child = spawn(process.execPath, ['bin/rollcall.js', 'options'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  child.stdout.destroy();
+  let errors = '';
+  child.stderr.on('data', (bytes: Buffer) => {
+    errors += bytes;
+  });
+  const [status] = await once(child, 'close');
+  expect(errors).toBe('');
+  expect(status).toBe(0);
+});

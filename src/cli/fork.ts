@@ -14,6 +14,7 @@ import type { ForkRequest } from '../watch/dashboard/api.ts';
 import { endName } from '../watch/rollout-metrics.ts';
 import { listCheckpoints, runPaths, writeOptions } from '../watch/run-directory.ts';
 import {
+  type IndexEntry,
   listSteps,
   readStepIndex,
   readTrajectory,
@@ -30,6 +31,7 @@ interface ForkFlags {
   readonly turn: number;
   readonly edit: readonly string[];
   readonly attempts: number;
+  readonly began?: number;
   readonly checkpoint?: string;
   readonly config?: string;
   readonly json?: boolean;
@@ -53,6 +55,11 @@ export function registerFork(program: Command): void {
       [],
     )
     .option('--attempts <n>', 'how many continuations', Number, 4)
+    .option(
+      '--began <step>',
+      'the step it began in, where two of one step have the same numbers (asynchronous modes)',
+      Number,
+    )
     .option('--checkpoint <step or directory>', "which weights; the run's newest checkpoint if not given")
     .option('--config <file>', "run file with agent and rewards; the run's own if not given")
     .option('--json', 'print JSON')
@@ -65,7 +72,7 @@ export function registerFork(program: Command): void {
         run,
         {
           step,
-          position: await positionOf(run, step, task, attempt),
+          position: await positionOf(run, step, task, attempt, flags.began),
           turn: flags.turn,
           attempts: flags.attempts,
           edits: Object.fromEntries(flags.edit.map(readEdit)),
@@ -159,15 +166,43 @@ function edited(messages: readonly Message[], edits: ForkRequest['edits']): read
   });
 }
 
-async function positionOf(run: string, step: number, task: number, attempt: number): Promise<number> {
+async function positionOf(
+  run: string,
+  step: number,
+  task: number,
+  attempt: number,
+  began: number | undefined,
+): Promise<number> {
   const steps = await listSteps(run);
   if (!steps.includes(step))
     throw new ConfigError(`${run} has no step ${step}; it has ${steps.join(', ') || 'none'}`);
   const { trajectories } = await readStepIndex(run, step);
-  const position = trajectories.findIndex((entry) => entry.taskIndex === task && entry.attempt === attempt);
-  if (position >= 0) return position;
+  return positionIn(trajectories, { run, step, task, attempt, began });
+}
+
+/** A step of an asynchronous run can hold two attempts with the same numbers, which began in different steps. */
+export function positionIn(
+  trajectories: readonly Pick<IndexEntry, 'id' | 'taskIndex' | 'attempt'>[],
+  wanted: { run: string; step: number; task: number; attempt: number; began?: number | undefined },
+): number {
+  const { run, step, task, attempt, began } = wanted;
+  const found = trajectories
+    .map(({ id, ...entry }, position) => ({
+      ...entry,
+      position,
+      began: Number(/\/step-(\d+)\//.exec(id)?.[1]),
+    }))
+    .filter((entry) => entry.taskIndex === task && entry.attempt === attempt);
+  const chosen = began === undefined ? found : found.filter((entry) => entry.began === began);
+  if (chosen.length === 1) return chosen[0]!.position;
+  const what = `attempt ${attempt} at task ${task}`;
+  const steps = found.map((entry) => entry.began).join(' and ');
   throw new ConfigError(
-    `step ${step} of ${run} has no attempt ${attempt} at task ${task}; see rollcall show ${run} ${step}`,
+    found.length === 0
+      ? `step ${step} of ${run} has no ${what}; see rollcall show ${run} ${step}`
+      : began === undefined
+        ? `step ${step} of ${run} has more than one ${what}, begun in steps ${steps}; choose with --began`
+        : `step ${step} of ${run} has no ${what} that began in step ${began}; it has one of ${steps}`,
   );
 }
 

@@ -34,6 +34,10 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
 };
 
 export async function main(argv: readonly string[]): Promise<void> {
+  // Whoever read the output (`| head`) has left: what runs goes on.
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
   const program = new Command('rollcall')
     .description('Trains the model behind a tool-using agent by reinforcement learning.')
     .version(packageVersion(), '--version', 'print the version')
