@@ -91,10 +91,9 @@ function dialogueLines(before: Group<Problem>, after: Group<Problem>): string[] 
     ];
   };
   return [
-    pc.bold(question),
+    `${pc.bold(question)} ${pc.dim(`(answer: ${answer})`)}`,
     ...attempt('before:', before),
     ...attempt('after: ', after),
-    `  ${pc.dim(`(${answer})`)}`,
   ];
 }
 
