@@ -84,6 +84,16 @@ test('a connection that the server closed is not used again', async () => {
   expect(sockets.size).toBe(2);
 });
 
+test('a connection whose request was answered before it was read is not used again', async () => {
+  const { http, sockets } = await serve((_request, response) => {
+    response.writeHead(503).end('busy'); // and the body is left where it is
+  });
+  const body = { text: 'x'.repeat(30_000_000) };
+  await expect(http.json('/a', { body })).rejects.toThrow('answered 503: busy');
+  await expect(http.json('/b', { body: {} })).rejects.toThrow('answered 503: busy');
+  expect(sockets.size).toBe(2);
+});
+
 test('bodies of megabytes go and come whole', async () => {
   const { http } = await serve((request, response) => {
     const parts: Buffer[] = [];

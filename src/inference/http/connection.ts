@@ -63,8 +63,9 @@ export class Connection {
     });
   }
 
+  /** A server that answers before it has read the whole request may take the rest for another. */
   get isUsable(): boolean {
-    return this.#broken === undefined;
+    return this.#broken === undefined && this.#socket.writableLength === 0;
   }
 
   /** The one before has been answered. */
