@@ -12,6 +12,7 @@ import { tool } from './agent/tool.ts';
 import { toolLoop } from './agent/tool-loop.ts';
 import { ConfigError, EngineError, RewardError, ToolError } from './errors.ts';
 import { gateway } from './gateway/gateway.ts';
+import type { GenerateRequest } from './inference/server.ts';
 import { sleep } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import { reward } from './reward/reward.ts';
@@ -463,6 +464,27 @@ describe('how a trajectory ends', () => {
       limits: { secondsPerTrajectory: 5 },
     });
     expect(stuck.trajectory.end).toEqual({ kind: 'truncated', why: 'time' });
+  });
+
+  test('failed(infrastructure): time that a server lets pass without an answer is not scored', async () => {
+    const deaf = { generate: () => new Promise<never>(() => {}) };
+    const gone = {
+      generate: ({ signal }: GenerateRequest) =>
+        new Promise<never>((_, reject) =>
+          signal!.addEventListener('abort', () => reject(new EngineError('nothing given back'))),
+        ),
+    };
+    for (const [server, message] of [
+      [deaf, 'the server gave no answer until time was up'],
+      [gone, 'nothing given back'],
+      [gateway([{ ...scriptedEngine({ tokenizer, reply: () => '' }), ...gone }]), 'nothing given back'],
+    ] as const) {
+      for (const limits of [{ secondsPerReply: 3 }, { secondsPerTrajectory: 3 }]) {
+        const { trajectory, reward: total } = await play({ server, limits, tolerateFailedShare: 1 });
+        expect(trajectory.end).toEqual({ kind: 'failed', boundary: 'infrastructure', message });
+        expect(total).toBeUndefined();
+      }
+    }
   });
 
   test('an agent that swallows the stop cannot go on', async () => {

@@ -58,6 +58,8 @@ const SHOWN_WAIT_MS = 1;
 
 /** An agent that does not listen to its signal is left behind after this long. */
 const GRACE_MS = 2_000;
+/** While it waits for a server: longer than a server has to hand over what it made of an aborted request. */
+const ANSWER_MS = 6_000;
 
 export async function runTrajectory<T>(setup: TrajectorySetup<T>): Promise<Trajectory<T>> {
   return new Life(setup).run();
@@ -74,6 +76,10 @@ class Life<T> {
   #end: End | undefined;
   #ownReward: number | undefined;
   #usedTokens = 0;
+  /** Requests that no server has answered yet. */
+  #asking = 0;
+  /** Of the last request that a server failed to answer. */
+  #serverFailure: string | undefined;
   #lastTurn = 0;
   /** Which limit cuts the reply of a turn, if it grows so long. */
   readonly #cutBy: ('tokens' | 'context')[] = [];
@@ -105,7 +111,7 @@ class Life<T> {
     else await this.#runAgent();
     cancelTimer();
     signal.removeEventListener('abort', onAbort);
-    const end = this.#end ?? { kind: 'completed' };
+    const end = this.#unanswered() ?? this.#end ?? { kind: 'completed' };
     this.#finish(end);
     this.#setup.server.ended?.(this.#setup.id);
     await this.#closeTools(end);
@@ -119,7 +125,7 @@ class Life<T> {
     let cancelGrace = () => {};
     const leftBehind = new Promise<void>((resolve) => {
       signal.addEventListener('abort', () => {
-        cancelGrace = clock.timer(GRACE_MS, resolve);
+        cancelGrace = clock.timer(this.#asking > 0 ? ANSWER_MS : GRACE_MS, resolve);
       });
     });
     const model = { chat: (options: ChatOptions = {}) => this.#openChat(options) };
@@ -170,6 +176,14 @@ class Life<T> {
       throw new RangeError(`the agent's own reward is ${value}; it must be a finite number`);
     }
     this.#ownReward = value;
+  }
+
+  /** Time that a server let pass without an answer, even to an abort, is not the policy's: it must not be scored. */
+  #unanswered(): End | undefined {
+    if (this.#end?.kind !== 'truncated' || this.#end.why !== 'time') return undefined;
+    const message =
+      this.#serverFailure ?? (this.#asking > 0 ? 'the server gave no answer until time was up' : undefined);
+    return message === undefined ? undefined : { kind: 'failed', boundary: 'infrastructure', message };
   }
 
   /** The agent returned: done, unless its last reply was cut. */
@@ -252,6 +266,7 @@ class Life<T> {
     const cancelTimer = clock.timer(limits.secondsPerReply * 1000, () =>
       this.#finish({ kind: 'truncated', why: 'time' }),
     );
+    this.#asking++;
     try {
       const request = {
         id: `${id}/chat-${chat}/reply-${reply}/`,
@@ -278,9 +293,11 @@ class Life<T> {
       };
       return result;
     } catch (error) {
+      if (error instanceof EngineError) this.#serverFailure = messageOf(error);
       this.#controller.signal.throwIfAborted();
       return this.#stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
     } finally {
+      this.#asking--;
       cancelTimer();
       if (sent > start) this.#spans.push({ kind: 'wait', name: 'server', turn, start, end: sent });
       const span: Span = { kind: 'generate', name: 'generate', turn, start: sent, end: clock.now() };

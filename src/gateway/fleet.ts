@@ -51,11 +51,11 @@ export class Fleet {
     return createMember(server, this.#named++);
   }
 
-  async catchUp(member: Member): Promise<void> {
-    if (this.#weights) await this.#send(member, this.#weights);
-  }
-
-  join(member: Member): void {
+  /** With the newest weights, also if newer ones come while it loads them. */
+  async join(member: Member): Promise<void> {
+    while (this.#weights && member.version !== this.#weights.version) {
+      await this.#send(member, this.#weights);
+    }
     this.#members = [...this.#members, member];
   }
 
@@ -80,7 +80,7 @@ export class Fleet {
     if (!member) return;
     this.lose(member, new EngineError(why));
     if (this.up().length === 0) throw new EngineError(`no server is left: ${this.reasons()}`);
-    member.leaving = forGood;
+    member.leaving ||= forGood;
     this.letGo(member);
   }
 
@@ -161,6 +161,7 @@ export class Fleet {
   }
 
   async #send(member: Member, weights: WeightUpdate): Promise<void> {
+    while (member.updating) await member.updating; // one after another
     const sending = this.#deliver(member, weights);
     const settled = sending.catch(() => {});
     member.updating = settled;

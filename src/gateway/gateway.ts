@@ -130,7 +130,8 @@ export class Gateway implements InferenceServer {
         reply = answer;
         return { ...reply, server: member.name, ...(this.#admission && { waitedMs }) };
       } catch (error) {
-        request.signal?.throwIfAborted();
+        // An abort that the server did not even answer is the server's failure.
+        if (request.signal?.aborted) throw error instanceof EngineError ? error : request.signal.reason;
         if (error instanceof ConfigError) throw error; // wrong everywhere
         member.failures++;
         failures.push({ member, error });
@@ -147,7 +148,9 @@ export class Gateway implements InferenceServer {
         this.#fleet.letGo(member);
       }
       const wait = this.#backoffMs * 2 ** (failures.length - 1);
-      await sleep(this.#clock, Math.min(wait, this.#longestBackoffMs), request.signal);
+      await sleep(this.#clock, Math.min(wait, this.#longestBackoffMs), request.signal).catch(() => {
+        throw gaveUp(request, failures);
+      });
       if (this.#fleet.up().length === 0) await this.#fleet.recover();
     }
   }
@@ -156,9 +159,8 @@ export class Gateway implements InferenceServer {
   async add(server: InferenceServer): Promise<void> {
     const member = this.#fleet.create(server);
     this.#startCeiling(member);
-    await this.#fleet.catchUp(member);
     await this.#report(member);
-    this.#fleet.join(member);
+    await this.#fleet.join(member);
     this.#admission?.wake();
   }
 

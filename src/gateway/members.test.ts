@@ -213,3 +213,43 @@ test('a request that waits for new weights has its time to be answered after the
   await updating;
   expect(front.status()[0]).not.toHaveProperty('updating');
 });
+
+test('a server that is added while newer weights are sent has them before it answers', async () => {
+  const [first, second] = [mortal(), mortal()];
+  const front = gateway([first.server]);
+  await front.update(WEIGHTS(1));
+  let load = () => {};
+  const slow: InferenceServer = {
+    ...second.server,
+    update: async (weights) => {
+      if (weights.version === 1) await new Promise<void>((done) => (load = done));
+      await second.server.update(weights);
+    },
+  };
+  const adding = front.add(slow);
+  await new Promise((done) => setImmediate(done));
+  await front.update(WEIGHTS(2));
+  load();
+  await adding;
+  expect(second.updates).toEqual([1, 2]);
+  expect(front.status().map(({ version }) => version)).toEqual([2, 2]);
+});
+
+test('weights for one server go one after another', async () => {
+  const { server, updates } = mortal();
+  let running = 0;
+  let most = 0;
+  const front = gateway([
+    {
+      ...server,
+      update: async (weights) => {
+        most = Math.max(most, ++running);
+        await new Promise((done) => setTimeout(done, 5));
+        await server.update(weights);
+        running--;
+      },
+    },
+  ]);
+  await Promise.all([front.update(WEIGHTS(1)), front.update(WEIGHTS(2))]);
+  expect({ most, updates }).toEqual({ most: 1, updates: [1, 2] });
+});

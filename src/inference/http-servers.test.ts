@@ -186,6 +186,18 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
     expect((await standIn.calls(unload)).map(({ body }) => body)).toEqual([{ lora_name: 'policy@1' }]);
   });
 
+  test('a server that was started anew takes adapters again', async () => {
+    const { server, standIn } = await start(engine);
+    const load = (version: number) =>
+      server.update({ kind: 'lora', version, name: `policy@${version}`, path: `/adapters/${version}` });
+    for (const version of [1, 2]) await load(version);
+    await standIn.stop('SIGKILL');
+    const again = await startStandIn(engine, {}, Number(new URL(standIn.url).port));
+    open.push(() => again.stop());
+    for (const version of [3, 4, 5]) await load(version);
+    expect((await server.generate(request('a'))).versions).toEqual([{ from: 0, version: 5 }]);
+  });
+
   test('sleep waits for what runs, holds what comes, and wake lets it through', async () => {
     const { server } = await start(engine, { tokenMs: 5 });
     const running = server.generate(request('a', {}, { maxTokens: 20 }));
@@ -220,7 +232,7 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
     const cut = server.generate(request('b', { signal: stop.signal }, { maxTokens: 500 }));
     await wait(60);
     stop.abort(new EngineError('too late'));
-    expect(await cut).toMatchObject({ finish: 'abort', ids: new Int32Array() });
+    await expect(cut).rejects.toThrow('too late');
     expect((await standIn.calls()).filter(({ name }) => name.includes('abort'))).toEqual([]);
   });
 
@@ -338,6 +350,32 @@ test('an SGLang server that could not load weights says why', async () => {
   const update = server.update({ kind: 'disk', version: 1, path: '/missing' });
   await expect(update).rejects.toThrow(/did not load \/missing: no such folder/);
   expect((await server.info()).version).toBe(0);
+});
+
+test('a vLLM that lacks a model is not taken for one that lacks /inference/v1/generate', async () => {
+  const { server, standIn } = await start('vllm');
+  await expect(server.generate(request('a', { adapter: 'policy@9' }))).rejects.toThrow('answered 404');
+  await server.generate(request('b'));
+  expect(await standIn.calls('POST /v1/completions')).toEqual([]);
+});
+
+test('an abort while a request is being prepared is not lost', async () => {
+  const standIn = await startStandIn('sglang', { tokenMs: 10 });
+  const stop = new AbortController();
+  const server = new SglangServer({
+    url: standIn.url,
+    readImage: async () => {
+      stop.abort(new Error('enough'));
+      return new Uint8Array(4);
+    },
+  });
+  open.push(async () => {
+    await server.close();
+    await standIn.stop();
+  });
+  const images = [{ blob: 'a', mime: 'image/png', width: 1, height: 1 }] as never;
+  const cut = await server.generate(request('a', { signal: stop.signal, images }, { maxTokens: 500 }));
+  expect(cut).toMatchObject({ finish: 'abort', ids: new Int32Array() });
 });
 
 test('a vLLM without /inference/v1/generate answers by /v1/completions the same', async () => {

@@ -5,22 +5,25 @@ const GRACE_MS = 5000;
 
 /**
  * Closing a socket loses what was sampled. So when `signal` aborts, the server is asked to abort the request, and its
- * partial reply is awaited; only if that does not come is the socket closed. Who aborts with an EngineError gives the
- * request up: the socket is closed at once, which ends it on the server too. Returns what ends the watch.
+ * partial reply is awaited; only if that does not come is the socket closed, with an EngineError: such a server is hung or
+ * gone. Who aborts with an EngineError gives the request up: the socket is closed at once, which ends it on the server
+ * too. Returns what ends the watch.
  */
 export function keepPartial(
   signal: AbortSignal | undefined,
   askToAbort: (timeoutMs: number) => Promise<unknown>,
-  close: (reason: unknown) => void,
+  close: (reason: EngineError) => void,
 ): () => void {
   if (!signal) return () => {};
   let grace: NodeJS.Timeout | undefined;
+  const late = () => close(new EngineError(`the server gave back nothing in ${GRACE_MS} ms after an abort`));
   const onAbort = () => {
     if (signal.reason instanceof EngineError) return close(signal.reason);
-    grace = setTimeout(() => close(signal.reason), GRACE_MS);
-    askToAbort(GRACE_MS).catch(() => close(signal.reason));
+    grace = setTimeout(late, GRACE_MS);
+    askToAbort(GRACE_MS).catch((error) => close(error as EngineError));
   };
   signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort(); // while something else was awaited: it tells no new listener
   return () => {
     signal.removeEventListener('abort', onAbort);
     clearTimeout(grace);

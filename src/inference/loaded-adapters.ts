@@ -27,8 +27,9 @@ export class LoadedAdapters {
     for (const old of [...this.#versions.keys()].slice(0, -2)) await this.#unload(old, calls.unload);
   }
 
+  /** A server that was started anew has none of them: that is no reason to refuse new weights. */
   async #unload(name: string, unload: (name: string) => Promise<unknown>): Promise<void> {
-    await unload(name);
     this.#versions.delete(name);
+    await unload(name).catch(() => {});
   }
 }

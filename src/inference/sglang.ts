@@ -122,7 +122,7 @@ export class SglangServer implements InferenceServer {
     try {
       return await this.#generate(request);
     } catch (error) {
-      if (request.signal?.aborted) return emptyPartial(request);
+      if (request.signal?.aborted && !(error instanceof EngineError)) return emptyPartial(request);
       throw error;
     } finally {
       this.#door.leave();
@@ -135,7 +135,7 @@ export class SglangServer implements InferenceServer {
       await this.#door.empty();
     }
     try {
-      await this.#http.json('/pause_generation', { body: { mode: PAUSE_MODE[mode] } });
+      await this.#http.tell('/pause_generation', { body: { mode: PAUSE_MODE[mode] } });
     } catch (error) {
       this.#door.open();
       throw error;
@@ -145,7 +145,7 @@ export class SglangServer implements InferenceServer {
   /** Whoever waits at the door is let through also to a server that is gone: to fail there, and be sent elsewhere. */
   async resume(): Promise<void> {
     try {
-      await this.#http.json('/continue_generation', { body: {} });
+      await this.#http.tell('/continue_generation', { body: {} });
     } finally {
       this.#door.open();
     }
@@ -171,12 +171,20 @@ export class SglangServer implements InferenceServer {
   async sleep(): Promise<void> {
     this.#door.shut();
     await this.#door.empty();
-    await this.#http.json('/release_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
+    try {
+      await this.#http.tell('/release_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
+    } catch (error) {
+      this.#door.open();
+      throw error;
+    }
   }
 
   async wake(): Promise<void> {
-    await this.#http.json('/resume_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
-    this.#door.open();
+    try {
+      await this.#http.tell('/resume_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
+    } finally {
+      this.#door.open();
+    }
   }
 
   close(): Promise<void> {
@@ -186,18 +194,20 @@ export class SglangServer implements InferenceServer {
   /** Of every request thousands of which wait at once: nothing but what it needs is kept while it does. */
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
     const { signal, images = [] } = request;
-    signal?.throwIfAborted();
     const rid = `${request.id}.${++this.#tries}.`; // a try elsewhere or again never meets its forerunner
     const before = this.#version;
     const adapter = request.adapter ?? this.#adapters.current;
     const imageData = images.length > 0 ? await this.#imageData(images) : undefined;
+    signal?.throwIfAborted();
     const askToAbort = (timeoutMs: number) =>
-      this.#http.json('/abort_request', { body: { rid, abort_all: false }, timeoutMs });
+      this.#http.tell('/abort_request', { body: { rid, abort_all: false }, timeoutMs });
     const began = { before, adapter };
     if (request.onTokens)
       return this.#stream(request, generateCall(request, rid, adapter, imageData), askToAbort, began);
-    const exchange = this.#http.start('/generate', generateCall(request, rid, adapter, imageData), (reply) =>
-      this.#result(request, this.#read(this.#http.accept('/generate', reply)), began),
+    const exchange = this.#http.start(
+      '/generate',
+      () => generateCall(request, rid, adapter, imageData),
+      (reply) => this.#result(request, this.#read(this.#http.accept('/generate', reply)), began),
     );
     const endWatch = keepPartial(signal, askToAbort, (reason) => exchange.cancel(reason));
     try {
@@ -334,7 +344,7 @@ export class SglangServer implements InferenceServer {
         if (!success)
           throw new EngineError(`${this.url} did not load adapter ${name}: ${why ?? 'no reason given'}`);
       },
-      unload: (old) => this.#http.json('/unload_lora_adapter', { body: { lora_name: old } }),
+      unload: (old) => this.#http.tell('/unload_lora_adapter', { body: { lora_name: old } }),
     });
   }
 

@@ -47,6 +47,7 @@ export class VllmServer implements InferenceServer {
   #version: number;
   #tries = 0;
   #by: Entrance = 'tokens';
+  #hasAnswered = false;
   #model: Promise<{ id: string; max_model_len?: number }> | undefined;
 
   constructor(options: HttpServerOptions) {
@@ -102,7 +103,7 @@ export class VllmServer implements InferenceServer {
     try {
       return await this.#generate(request);
     } catch (error) {
-      if (request.signal?.aborted) return emptyPartial(request);
+      if (request.signal?.aborted && !(error instanceof EngineError)) return emptyPartial(request);
       throw error;
     } finally {
       this.#door.leave();
@@ -116,7 +117,7 @@ export class VllmServer implements InferenceServer {
       await this.#door.empty();
     }
     try {
-      await this.#http.json(`/pause?mode=${mode}&clear_cache=${mode !== 'keep'}`, {
+      await this.#http.tell(`/pause?mode=${mode}&clear_cache=${mode !== 'keep'}`, {
         timeoutMs: this.#options.updateTimeoutMs ?? 600_000,
       });
     } catch (error) {
@@ -128,7 +129,7 @@ export class VllmServer implements InferenceServer {
   /** Whoever waits at the door is let through also to a server that is gone: to fail there, and be sent elsewhere. */
   async resume(): Promise<void> {
     try {
-      await this.#http.json('/resume');
+      await this.#http.tell('/resume');
     } finally {
       this.#door.open();
     }
@@ -145,12 +146,20 @@ export class VllmServer implements InferenceServer {
   async sleep(): Promise<void> {
     this.#door.shut();
     await this.#door.empty();
-    await this.#http.json('/sleep?level=1');
+    try {
+      await this.#http.tell('/sleep?level=1');
+    } catch (error) {
+      this.#door.open();
+      throw error;
+    }
   }
 
   async wake(): Promise<void> {
-    await this.#http.json('/wake_up?tags=weights&tags=kv_cache');
-    this.#door.open();
+    try {
+      await this.#http.tell('/wake_up?tags=weights&tags=kv_cache');
+    } finally {
+      this.#door.open();
+    }
   }
 
   close(): Promise<void> {
@@ -159,10 +168,11 @@ export class VllmServer implements InferenceServer {
 
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
     try {
-      return await this.#try(request, this.#by);
+      const result = await this.#try(request, this.#by);
+      this.#hasAnswered = true;
+      return result;
     } catch (error) {
-      const absent = error instanceof HttpStatusError && (error.status === 404 || error.status === 405);
-      if (!absent || this.#by === 'completions') throw error;
+      if (this.#hasAnswered || this.#by === 'completions' || !isAbsent(error)) throw error;
       this.#by = 'completions';
       return this.#try(request, 'completions');
     }
@@ -178,13 +188,16 @@ export class VllmServer implements InferenceServer {
     const path = PATHS[by];
     const call = { body, headers };
     const askToAbort = (timeoutMs: number) =>
-      this.#http.json('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] }, timeoutMs });
+      this.#http.tell('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] }, timeoutMs });
     if (request.onTokens) return this.#stream(request, path, call, askToAbort, { before, adapter });
-    const exchange = this.#http.start(path, call, (reply) =>
-      this.#result(request, this.#http.parse<Reply>(path, this.#http.accept(path, reply).toString()), {
-        before,
-        adapter,
-      }),
+    const exchange = this.#http.start(
+      path,
+      () => call,
+      (reply) =>
+        this.#result(request, this.#http.parse<Reply>(path, this.#http.accept(path, reply).toString()), {
+          before,
+          adapter,
+        }),
     );
     const endWatch = keepPartial(request.signal, askToAbort, (reason) => exchange.cancel(reason));
     try {
@@ -311,23 +324,20 @@ export class VllmServer implements InferenceServer {
       kwargs: { weights_path: path },
       timeout: timeoutMs / 1000,
     };
-    await this.#http.json('/collective_rpc', { body, timeoutMs });
-    const flushed = await this.#http.json<{ success?: boolean } | null>(
-      '/reset_prefix_cache?reset_running_requests=true',
-    );
-    if (flushed?.success === false)
+    await this.#http.tell('/collective_rpc', { body, timeoutMs });
+    const flush = '/reset_prefix_cache?reset_running_requests=true';
+    const { status, text } = await this.#http.call(flush);
+    if (status !== 200) throw new HttpStatusError(this.url, flush, status, text);
+    if (/"success"\s*:\s*false/.test(text))
+      // older ones say nothing
       throw new EngineError(`${this.url} did not drop its cache of older weights`);
-    await this.#http.json('/update_weight_version', { body: { new_version: String(version) } });
+    await this.#http.tell('/update_weight_version', { body: { new_version: String(version) } });
   }
 
   async #loadAdapter({ name, path, version }: Extract<WeightUpdate, { kind: 'lora' }>): Promise<void> {
-    const call = async (endpoint: string, body: object) => {
-      const { status, text } = await this.#http.call(endpoint, { body });
-      if (status !== 200) throw new HttpStatusError(this.url, endpoint, status, text);
-    };
     await this.#adapters.load(name, version, {
-      load: () => call('/v1/load_lora_adapter', { lora_name: name, lora_path: path }),
-      unload: (old) => call('/v1/unload_lora_adapter', { lora_name: old }),
+      load: () => this.#http.tell('/v1/load_lora_adapter', { body: { lora_name: name, lora_path: path } }),
+      unload: (old) => this.#http.tell('/v1/unload_lora_adapter', { body: { lora_name: old } }),
     });
   }
 
@@ -350,4 +360,10 @@ export class VllmServer implements InferenceServer {
       });
     return this.#model;
   }
+}
+
+/** The server has no such endpoint; not: it has no such model, which it says with the same status. */
+function isAbsent(error: unknown): boolean {
+  if (!(error instanceof HttpStatusError)) return false;
+  return error.status === 405 || (error.status === 404 && !/NotFoundError|does not exist/.test(error.text));
 }

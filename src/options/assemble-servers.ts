@@ -51,9 +51,10 @@ export function assembleBackend(described: Described, warn: (message: string) =>
 
 const POLICIES = { 'first-come': firstCome, programs, 'longest-first': longestFirst } as const;
 
-function gatewayOf({ retries, policy, ceiling }: Described): GatewayOptions {
+function gatewayOf({ retries, policy, ceiling, secondsPerRequest }: Described): GatewayOptions {
   return {
     tries: retries + 1,
+    ...(secondsPerRequest === null ? {} : { secondsPerRequest }),
     ...(policy === 'none' ? {} : { policy: POLICIES[policy as keyof typeof POLICIES]() }),
     ...(ceiling ? { ceiling: {} } : {}),
   };

@@ -355,7 +355,12 @@ export const SETTINGS = {
     tensorParallel: setting(1, wholeFrom(1), 'GPUs of one server.'),
     memoryShare: setting(0.5, share, 'Of GPU memory, for the engine.'),
     logLevel: setting('warning', oneOf('debug', 'info', 'warning', 'error'), 'Of the servers started here.'),
-    timeoutSeconds: setting(60, atLeast(1), 'For a request to a server to be answered at all.'),
+    timeoutSeconds: setting(60, atLeast(1), 'For calls that are no replies: pauses, load, small updates.'),
+    secondsPerRequest: setting(
+      null as number | null,
+      maybe(atLeast(1)),
+      'A reply that takes longer is asked for elsewhere; absent: the limits of the trajectory alone.',
+    ),
     retries: setting(3, wholeFrom(0), 'Elsewhere, with the same ids.'),
     startSeconds: setting(300, atLeast(1), 'Loading a large model takes minutes.'),
     policy: setting(

@@ -30,7 +30,7 @@ export function listen(routes) {
     try {
       if (name === 'GET /stand-in/calls') return answer(response, 200, calls);
       const route = routes[name];
-      if (!route) throw new Refusal(404, 'Not Found');
+      if (!route) return answer(response, 404, { detail: 'Not Found' }); // as FastAPI says it
       let text = '';
       for await (const chunk of request) text += chunk;
       const body = text === '' ? undefined : JSON.parse(text);
@@ -47,7 +47,11 @@ export function listen(routes) {
   );
 }
 
+/** What a route returns whose server answers with its status alone. */
+export const EMPTY = Symbol('empty');
+
 function answer(response, status, value) {
+  if (value === EMPTY) return response.writeHead(status).end();
   response.writeHead(status, { 'content-type': 'application/json' });
   response.end(JSON.stringify(value));
 }

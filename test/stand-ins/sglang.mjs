@@ -1,6 +1,6 @@
 /** Stands in for SGLang: its endpoints, names and refusals, with a toy model. `node sglang.mjs '{"tokenMs":5}'` */
 import { createHash } from 'node:crypto';
-import { checkFields, listen, Refusal, sleep } from './http.mjs';
+import { checkFields, EMPTY, listen, Refusal, sleep } from './http.mjs';
 import { sample, score, tokenize } from './toy-model.mjs';
 
 const settings = {
@@ -193,7 +193,7 @@ listen({
     for (const flight of running.values()) {
       if (body.abort_all || flight.rid.startsWith(body.rid)) flight.aborted = true;
     }
-    return {};
+    return EMPTY;
   },
   'POST /pause_generation': (body) => {
     checkFields('PauseGenerationReqInput', body, ['mode']);
@@ -242,11 +242,11 @@ listen({
     checkFields('ReleaseMemoryOccupationReqInput', body, [], ['tags']);
     idle();
     asleep = true;
-    return {};
+    return EMPTY;
   },
   'POST /resume_memory_occupation': (body) => {
     checkFields('ResumeMemoryOccupationReqInput', body, [], ['tags']);
     asleep = false;
-    return {};
+    return EMPTY;
   },
 });

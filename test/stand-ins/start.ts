@@ -46,9 +46,11 @@ export async function startProcess(
 export async function startStandIn(
   engine: 'sglang' | 'vllm',
   settings: Readonly<Record<string, unknown>> = {},
+  /** Any that is free. */
+  port = 0,
 ): Promise<StartedServer & { calls(name?: string): Promise<Call[]> }> {
   const script = fileURLToPath(new URL(`./${engine}.mjs`, import.meta.url));
-  const started = await startProcess([script, JSON.stringify(settings)]);
+  const started = await startProcess([script, JSON.stringify(settings)], { PORT: String(port) });
   return {
     ...started,
     calls: async (name) => {

@@ -1,5 +1,5 @@
 /** Stands in for vLLM: its endpoints, names and refusals, with a toy model. `node vllm.mjs '{"tokenMs":5}'` */
-import { checkFields, listen, Refusal, sleep } from './http.mjs';
+import { checkFields, EMPTY, listen, Refusal, sleep } from './http.mjs';
 import { sample, score, tokenize } from './toy-model.mjs';
 
 const settings = {
@@ -165,7 +165,7 @@ const dev = {
     checkFields('AbortRequest', body, [], ['request_ids']);
     for (const [id, flight] of running)
       if (!body.request_ids || body.request_ids.includes(id)) flight.aborted = true;
-    return {};
+    return EMPTY;
   },
   'POST /collective_rpc': (body) => {
     checkFields('CollectiveRpc', body, ['method'], ['args', 'kwargs', 'timeout']);
@@ -184,11 +184,11 @@ const dev = {
   'POST /sleep': () => {
     if (running.size > 0) throw new Refusal(500, 'requests are running');
     asleep = true;
-    return {};
+    return EMPTY;
   },
   'POST /wake_up': () => {
     asleep = false;
-    return {};
+    return EMPTY;
   },
 };
 

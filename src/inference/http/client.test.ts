@@ -84,6 +84,33 @@ test('a connection that the server closed is not used again', async () => {
   expect(sockets.size).toBe(2);
 });
 
+test('a request that meets the closing of an idle connection goes out again on a new one', async () => {
+  const server = createTcpServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => {
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}');
+      socket.once('data', () => socket.destroy()); // the second request, unanswered
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open.push(() => server.close());
+  const http = new HttpClient(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  for (let call = 0; call < 6; call++) expect(await http.json('/a', { body: { call } })).toEqual({});
+  await http.close();
+});
+
+test('a path and credentials in the address are used', async () => {
+  const { http: plain } = await serve((request, response) => {
+    response.end(JSON.stringify({ url: request.url, authorization: request.headers.authorization }));
+  });
+  const http = new HttpClient(`${plain.url.replace('//', '//ann:p%40ss@')}/engine-7/`);
+  const basic = `Basic ${Buffer.from('ann:p@ss').toString('base64')}`;
+  expect(await http.json('/generate')).toEqual({ url: '/engine-7/generate', authorization: basic });
+  expect(http.url).toBe(`${plain.url}/engine-7`);
+  await http.close();
+});
+
 test('a connection whose request was answered before it was read is not used again', async () => {
   const { http, sockets } = await serve((_request, response) => {
     response.writeHead(503).end('busy'); // and the body is left where it is

@@ -1,7 +1,7 @@
 /** HTTP as servers need it: JSON in and out, a time limit on every call, errors that name the server and the call. */
 import { ConfigError, EngineError } from '../../errors.ts';
 import { Connections } from './connections.ts';
-import { Exchange } from './exchange.ts';
+import { Exchange, type Outgoing } from './exchange.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
 
 export interface HttpOptions {
@@ -22,9 +22,13 @@ export interface CallOptions {
   readonly timeoutMs?: number;
 }
 
+type Outbound = Omit<CallOptions, 'signal' | 'timeoutMs'>;
+
 /** One server's address and the connections to it. */
 export class HttpClient {
   readonly url: string;
+  /** Before every path. */
+  readonly #prefix: string;
   readonly #connections: Connections;
   readonly #timeoutMs: number;
   /** Of every request: host, and the headers that were given. */
@@ -35,9 +39,10 @@ export class HttpClient {
     if (parsed?.protocol !== 'http:' && parsed?.protocol !== 'https:') {
       throw new ConfigError(`server url is ${JSON.stringify(url)}; use one such as http://127.0.0.1:30000`);
     }
-    this.url = parsed.origin;
+    this.#prefix = parsed.pathname.replace(/\/+$/, '');
+    this.url = parsed.origin + this.#prefix;
     this.#timeoutMs = options.timeoutMs ?? 60_000;
-    this.#headers = headerLines({ host: parsed.host, ...options.headers });
+    this.#headers = headerLines({ host: parsed.host, ...credentialsOf(parsed), ...options.headers });
     const tls = parsed.protocol === 'https:';
     const host = parsed.hostname.replace(/^\[|\]$/g, ''); // of IPv6
     const port = parsed.port === '' ? (tls ? 443 : 80) : Number(parsed.port);
@@ -54,19 +59,18 @@ export class HttpClient {
     return this.#exchange(path, options, (reply) => this.parse<R>(path, this.accept(path, reply).toString()));
   }
 
-  /** Without time limit or signal: whoever starts it can cancel it. `read` is to `accept` the reply. */
-  start<R>(
-    path: string,
-    { method = 'POST', body, headers = {} }: Omit<CallOptions, 'signal' | 'timeoutMs'>,
-    read: (reply: HttpReply) => R,
-    onBody?: OnBody,
-  ): Exchange<R> {
-    const bytes =
-      body === undefined ? NO_BODY : body instanceof Uint8Array ? body : Buffer.from(JSON.stringify(body));
-    const type = body === undefined ? '' : 'content-type: application/json\r\n';
-    const length = method === 'POST' ? `content-length: ${bytes.length}\r\n` : '';
-    const head = `${method} ${path} HTTP/1.1\r\n${this.#headers}${headerLines(headers)}${type}${length}\r\n`;
-    return new Exchange(this.#connections, { head, body: bytes }, `${this.url}${path}`, read, onBody);
+  /** For replies that say nothing but their status; another than 200 throws what the server said. */
+  tell(path: string, options: CallOptions = {}): Promise<void> {
+    return this.#exchange(path, options, (reply) => void this.accept(path, reply));
+  }
+
+  /**
+   * Without time limit or signal: whoever starts it can cancel it. `read` is to `accept` the reply. `call` may be asked
+   * twice for the same request.
+   */
+  start<R>(path: string, call: () => Outbound, read: (reply: HttpReply) => R, onBody?: OnBody): Exchange<R> {
+    const write = () => this.#outgoing(path, call());
+    return new Exchange(this.#connections, write, `${this.url}${path}`, read, onBody);
   }
 
   /** What a reply says; another status than 200 throws it. */
@@ -91,7 +95,7 @@ export class HttpClient {
     let wake = () => {};
     const exchange = this.start(
       path,
-      options,
+      () => options,
       (reply) => this.accept(path, reply),
       (bytes) => {
         rest += decoder.decode(bytes, { stream: true });
@@ -135,13 +139,22 @@ export class HttpClient {
     return Promise.resolve();
   }
 
+  #outgoing(path: string, { method = 'POST', body, headers = {} }: Outbound): Outgoing {
+    const bytes =
+      body === undefined ? NO_BODY : body instanceof Uint8Array ? body : Buffer.from(JSON.stringify(body));
+    const type = body === undefined ? '' : 'content-type: application/json\r\n';
+    const length = method === 'POST' ? `content-length: ${bytes.length}\r\n` : '';
+    const lines = `${this.#headers}${headerLines(headers)}${type}${length}`;
+    return { head: `${method} ${this.#prefix}${path} HTTP/1.1\r\n${lines}\r\n`, body: bytes };
+  }
+
   async #exchange<R>(
     path: string,
     { signal, timeoutMs = this.#timeoutMs, ...options }: CallOptions,
     read: (reply: HttpReply) => R,
   ): Promise<R> {
     signal?.throwIfAborted();
-    const exchange = this.start(path, options, read);
+    const exchange = this.start(path, () => options, read);
     const onAbort = () => exchange.cancel(signal?.reason);
     signal?.addEventListener('abort', onAbort, { once: true });
     const late = () => exchange.cancel(new EngineError(`${this.url}${path}: no answer in ${timeoutMs} ms`));
@@ -156,6 +169,13 @@ export class HttpClient {
 }
 
 const NO_BODY = Buffer.alloc(0);
+
+/** `http://user:password@host`. */
+function credentialsOf({ username, password }: URL): Record<string, string> {
+  if (username === '' && password === '') return {};
+  const both = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { authorization: `Basic ${Buffer.from(both).toString('base64')}` };
+}
 
 function headerLines(headers: Readonly<Record<string, string>>): string {
   let lines = '';
@@ -172,9 +192,11 @@ function headerLines(headers: Readonly<Record<string, string>>): string {
 /** A server that answered, and said no. */
 export class HttpStatusError extends EngineError {
   readonly status: number;
+  readonly text: string;
   constructor(url: string, path: string, status: number, text: string) {
     super(`${url}${path} answered ${status}: ${excerpt(text)}`);
     this.status = status;
+    this.text = text;
   }
 }
 

@@ -1,6 +1,7 @@
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { EngineError } from '../../errors.ts';
+import type { Outgoing } from './exchange.ts';
 import { type HttpReply, type OnBody, ReplyReader } from './reply-reader.ts';
 
 /** Where a server listens. */
@@ -15,7 +16,8 @@ export interface Receiver {
   readonly onBody: OnBody | undefined;
   /** The reply's body is to be read at once. */
   replied(reply: HttpReply): void;
-  failed(error: Error): void;
+  /** `wasStale`: the connection had been idle, and the server closed it before it said anything. */
+  failed(error: Error, wasStale: boolean): void;
 }
 
 /** What every connection reads into: a reply that comes in one piece is never copied. */
@@ -30,8 +32,12 @@ export class Connection {
   readonly #reader = new ReplyReader();
   #receiver: Receiver | undefined;
   /** Waits until the connection is open. */
-  #unsent: { readonly head: string; readonly body: Uint8Array | undefined } | undefined;
+  #unsent: Outgoing | undefined;
   #isOpen = false;
+  /** It has carried a request before. */
+  #isOld = false;
+  /** Something of the reply has come. */
+  #hasHeard = false;
   /** Why it is of no use any more. */
   #broken: Error | undefined;
 
@@ -52,7 +58,7 @@ export class Connection {
     this.#socket.once(tls ? 'secureConnect' : 'connect', () => {
       clearTimeout(timer);
       this.#isOpen = true;
-      if (this.#unsent) this.#write(this.#unsent.head, this.#unsent.body);
+      if (this.#unsent) this.#write(this.#unsent);
       this.#unsent = undefined;
     });
     this.#socket.on('error', (error) => this.destroy(error));
@@ -69,15 +75,12 @@ export class Connection {
   }
 
   /** The one before has been answered. */
-  send(head: string, body: Uint8Array | undefined, receiver: Receiver): void {
-    if (this.#broken) {
-      receiver.failed(this.#broken);
-      return;
-    }
+  send(message: Outgoing, receiver: Receiver): void {
     this.#receiver = receiver;
+    this.#hasHeard = false;
     this.#socket.ref();
-    if (this.#isOpen) this.#write(head, body);
-    else this.#unsent = { head, body };
+    if (this.#isOpen) this.#write(message);
+    else this.#unsent = message;
   }
 
   /** No request is on it: it does not keep the process alive. */
@@ -93,19 +96,20 @@ export class Connection {
     this.#socket.destroy();
     const receiver = this.#receiver;
     this.#receiver = undefined;
-    receiver?.failed(why);
+    receiver?.failed(why, this.#isOld && !this.#hasHeard);
   }
 
-  #write(head: string, body: Uint8Array | undefined): void {
+  #write({ head, body }: Outgoing): void {
     this.#socket.cork();
     this.#socket.write(head, 'latin1');
-    if (body && body.length > 0) this.#socket.write(body);
+    if (body.length > 0) this.#socket.write(body);
     this.#socket.uncork();
   }
 
   #read(size: number): boolean {
     try {
       if (!this.#receiver) throw new EngineError('the server speaks without being asked');
+      this.#hasHeard = true;
       this.#answer(this.#reader.feed(INCOMING.subarray(0, size), this.#receiver.onBody));
     } catch (error) {
       this.destroy(error as Error);
@@ -123,6 +127,7 @@ export class Connection {
     if (!reply) return;
     const receiver = this.#receiver;
     this.#receiver = undefined;
+    this.#isOld = true;
     receiver?.replied(reply);
   }
 }

@@ -31,7 +31,14 @@ export class Connections {
       if (last.connection.isUsable && last.until > now) connection = last.connection;
       else last.connection.destroy(IDLE);
     }
-    connection ??= new Connection(this.#address, this.#connectMs);
+    if (!connection) return this.open();
+    this.#busy.add(connection);
+    return connection;
+  }
+
+  /** A new one, to be given back or dropped. */
+  open(): Connection {
+    const connection = new Connection(this.#address, this.#connectMs);
     this.#busy.add(connection);
     return connection;
   }

@@ -3,19 +3,22 @@ import type { Connection, Receiver } from './connection.ts';
 import type { Connections } from './connections.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
 
-export interface Message {
+/** What goes out: the head, and bytes behind it. */
+export interface Outgoing {
   readonly head: string;
-  readonly body: Uint8Array | undefined;
+  readonly body: Uint8Array;
 }
 
 /**
- * One request and its reply. Thousands wait at once, so it is one object and one promise, and does not keep what was sent.
+ * One request and its reply. Thousands wait at once, so it is one object and one promise, and does not keep what was sent:
+ * `write` makes it anew where it must go out again, on a connection that the server had just closed as idle.
  */
 export class Exchange<R> implements Receiver {
   readonly reply: Promise<R>;
   readonly onBody: OnBody | undefined;
   readonly #connections: Connections;
-  readonly #connection: Connection;
+  #connection: Connection;
+  readonly #write: () => Outgoing;
   readonly #where: string;
   readonly #read: (reply: HttpReply) => R;
   #resolve!: (reply: R) => void;
@@ -25,12 +28,13 @@ export class Exchange<R> implements Receiver {
   /** `where` is for errors: server and path. `read` makes of a reply what is wanted of it, or throws. */
   constructor(
     connections: Connections,
-    message: Message,
+    write: () => Outgoing,
     where: string,
     read: (reply: HttpReply) => R,
     onBody?: OnBody,
   ) {
     this.#connections = connections;
+    this.#write = write;
     this.#where = where;
     this.#read = read;
     this.onBody = onBody;
@@ -39,7 +43,7 @@ export class Exchange<R> implements Receiver {
       this.#reject = reject;
     });
     this.#connection = connections.take();
-    this.#connection.send(message.head, message.body, this);
+    this.#connection.send(write(), this);
   }
 
   /** The reply is not wanted any more: it is rejected with the reason at once, and the server sees its connection close. */
@@ -60,10 +64,15 @@ export class Exchange<R> implements Receiver {
     }
   }
 
-  failed(cause: Error & { readonly code?: string }): void {
+  failed(cause: Error & { readonly code?: string }, wasStale: boolean): void {
     if (this.#settled) return;
-    this.#settled = true;
     this.#connections.drop(this.#connection, cause);
+    if (wasStale) {
+      this.#connection = this.#connections.open();
+      this.#connection.send(this.#write(), this);
+      return;
+    }
+    this.#settled = true;
     this.#reject(new EngineError(`${this.#where}: ${cause.code ?? cause.message}`, { cause }));
   }
 }

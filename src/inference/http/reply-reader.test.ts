@@ -88,6 +88,9 @@ describe('a reply', () => {
     expect(reader.feed(one('second'))?.body.toString()).toBe('second');
     expect(reader.feed(Buffer.from('HTTP/1.1 204 Nothing\r\n\r\n'))).toMatchObject({ status: 204 });
     expect(reader.feed(Buffer.from('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'))?.body.length).toBe(0);
+    const chunked =
+      'HTTP/1.1 200 OK\r\ncontent-length: 0\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n';
+    expect(reader.feed(Buffer.from(chunked))?.body.toString()).toBe('hi'); // the coding goes before the length
     expect(reader.end()).toBeUndefined();
   });
 

@@ -124,8 +124,9 @@ export class ReplyReader {
         ? IDLE_MS
         : Math.min(IDLE_MS, 1000 * (Number(seconds) - 1));
     const length = field(LENGTH);
-    if (this.#status === 204 || this.#status === 304 || length === '0') this.#next = 'nothing';
+    if (this.#status === 204 || this.#status === 304) this.#next = 'nothing';
     else if (field(CODING)?.endsWith('chunked')) this.#next = 'chunk size';
+    else if (length === '0') this.#next = 'nothing';
     else if (length === undefined) {
       this.#next = 'body until the end';
       this.#left = Number.POSITIVE_INFINITY;

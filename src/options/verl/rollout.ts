@@ -51,8 +51,19 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     local: 'standalone',
     server: 'server',
   }),
-  same('actor_rollout_ref.rollout.server.timeout', 'servers.timeoutSeconds', [60, 30]),
-  same('actor_rollout_ref.rollout.server.max_attempts', 'servers.retries', [3, 5]),
+  means(
+    'actor_rollout_ref.rollout.server.timeout',
+    ['servers.timeoutSeconds', 'servers.secondsPerRequest'],
+    [60, 30],
+    (seconds: number) => ({ 'servers.timeoutSeconds': seconds, 'servers.secondsPerRequest': seconds }),
+  ),
+  means(
+    'actor_rollout_ref.rollout.server.max_attempts',
+    'servers.retries',
+    [3, 5],
+    (attempts: number) => ({ 'servers.retries': Math.max(0, attempts - 1) }),
+    { note: 'retries are the attempts after the first' },
+  ),
   same('actor_rollout_ref.rollout.server.max_start_wait_time', 'servers.startSeconds', [300, 600]),
   elsewhere('actor_rollout_ref.rollout.server.retry_delay', 'the wait doubles from try to try', [2, 1]),
   elsewhere(
