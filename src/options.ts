@@ -307,7 +307,6 @@ export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
   for (const [name, value] of Object.entries({ model, tasks, agent, rewards, runDir })) {
     if (value === undefined) throw new ConfigError(`${name} is missing; train() needs it`);
   }
-  if (rewards.length === 0) throw new ConfigError('rewards is empty; without a reward nothing is learned');
   refuseDuplicates(
     'rewards',
     rewards.map((reward) => reward.name),

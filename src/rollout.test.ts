@@ -10,6 +10,7 @@ import {
 import { agent } from './agent/agent.ts';
 import { tool } from './agent/tool.ts';
 import { toolLoop } from './agent/tool-loop.ts';
+import type { Chat } from './chat/chat.ts';
 import { ConfigError, EngineError, RewardError, ToolError } from './errors.ts';
 import { gateway } from './gateway/gateway.ts';
 import type { GenerateRequest } from './inference/server.ts';
@@ -464,6 +465,83 @@ describe('how a trajectory ends', () => {
       limits: { secondsPerTrajectory: 5 },
     });
     expect(stuck.trajectory.end).toEqual({ kind: 'truncated', why: 'time' });
+  });
+
+  test('a reply sampled from another distribution than the run trains is not trained', async () => {
+    const sampledWith = async (...samples: Parameters<Chat['sample']>[]) => {
+      const { trajectory } = await play({
+        agent: agent<Question>(async ({ model }) => {
+          const chat = model.chat();
+          chat.user('go');
+          for (const given of samples) await chat.sample(...given);
+        }),
+      });
+      const { sampled, trained } = trajectory.segments[0]!;
+      expect(sampled.includes(1)).toBe(true);
+      return trained.includes(1);
+    };
+    expect(await sampledWith([{}])).toBe(true);
+    expect(await sampledWith([{ temperature: undefined, topK: undefined } as object])).toBe(true);
+    expect(await sampledWith([{ maxTokens: 3 }])).toBe(true);
+    for (const own of [
+      { temperature: 0.5 },
+      { topK: 2 },
+      { topP: 0.5 },
+      { minP: 0.1 },
+      { repetitionPenalty: 1.2 },
+    ])
+      expect(await sampledWith([own])).toBe(false);
+  });
+
+  test('completed: an agent that asks for a short reply gets one', async () => {
+    const { trajectory } = await play({
+      agent: agent<Question>(async ({ model }) => {
+        const chat = model.chat();
+        chat.user('go');
+        await chat.sample({ maxTokens: 3 });
+      }),
+      reply: () => 'a long story',
+    });
+    expect(trajectory.turns[0]!.finish).toBe('length');
+    expect(trajectory.end).toEqual({ kind: 'completed' });
+  });
+
+  test('truncated(tokens): chats that sample at once share the tokens of their trajectory', async () => {
+    const { trajectory } = await play({
+      agent: agent<Question>(async ({ model }) => {
+        const ask = async () => {
+          const chat = model.chat();
+          chat.user('go');
+          await chat.sample();
+        };
+        await Promise.allSettled([ask(), ask(), ask()]);
+      }),
+      limits: { tokensPerTrajectory: 20, tokensPerReply: 12 },
+      tokenMs: 1,
+      reply: () => 'a long story without an end',
+    });
+    const sampled = trajectory.segments.reduce((sum, one) => sum + one.sampled.reduce((a, b) => a + b, 0), 0);
+    expect(sampled).toBeLessThanOrEqual(20);
+    expect(trajectory.end).toEqual({ kind: 'truncated', why: 'tokens' });
+  });
+
+  test('an agent that scores itself needs no rewards; one that does not is told', async () => {
+    const scores = (own: boolean) =>
+      play({
+        rewards: [],
+        tolerateFailedShare: 1,
+        agent: agent<Question>(async ({ model, reward: score }) => {
+          const chat = model.chat();
+          chat.user('go');
+          await chat.sample();
+          if (own) score(0.5);
+        }),
+      });
+    expect((await scores(true)).reward).toBe(0.5);
+    expect((await scores(false)).trajectory.end).toMatchObject({
+      boundary: 'reward',
+      message: expect.stringContaining('`rewards` is empty, and the agent did not score itself'),
+    });
   });
 
   test('failed(infrastructure): time that a server lets pass without an answer is not scored', async () => {

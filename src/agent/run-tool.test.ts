@@ -194,6 +194,32 @@ test('what cannot be written as JSON is a tool that threw', async () => {
   expect(ranOf(await run([circular], 'circular', {})).problem?.kind).toBe('tool-threw');
 });
 
+test('a pure tool is remembered by what the model wrote, whatever its schema makes of it', async () => {
+  const input = z.object({ pattern: z.string().transform((text) => new RegExp(text)) });
+  const search = tool({
+    name: 'search',
+    description: '',
+    input,
+    pure: true,
+    run: ({ pattern }) => `found ${pattern.source}`,
+  });
+  expect(ranOf(await run([search], 'search', { pattern: 'a' })).result).toBe('found a');
+  expect(ranOf(await run([search], 'search', { pattern: 'b' })).result).toBe('found b');
+});
+
+test('an object is the long form only if it has nothing else', async () => {
+  const page = { title: 'T', content: 'body', url: 'u' };
+  const fetched = tool({ name: 'fetched', description: '', input: {}, run: () => page });
+  expect(ranOf(await run([fetched], 'fetched', {})).result).toBe(JSON.stringify(page));
+  const scored = tool({
+    name: 'scored',
+    description: '',
+    input: {},
+    run: () => ({ content: 'ok', reward: 1 }),
+  });
+  expect(ranOf(await run([scored], 'scored', {}))).toMatchObject({ result: 'ok', reward: 1 });
+});
+
 test('a pure tool runs once per input, and hits are recorded', async () => {
   let runs = 0;
   const pure = tool({ name: 'pure', description: '', input: {}, pure: true, run: () => String(++runs) });

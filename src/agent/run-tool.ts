@@ -58,7 +58,7 @@ export async function runTool(call: ToolCall, options: RunToolOptions): Promise<
         signal: options.signal,
       });
     const { result, cached } = tool.pure
-      ? await remembered(tool, checked.input, execute)
+      ? await remembered(tool, call.arguments, execute)
       : await fresh(execute);
     return ran({
       result: contentOf(result, tool, options),
@@ -102,8 +102,9 @@ function contentOf(
 function readOutput(output: unknown): ToolResult {
   if (output === undefined || output === null) return { content: '' };
   if (typeof output !== 'object') return { content: String(output) };
-  const { content, images, reward, metrics } = output as Partial<ToolResult>;
-  if (typeof content !== 'string') return { content: JSON.stringify(output) };
+  const { content, images, reward, metrics, ...others } = output as Partial<ToolResult>;
+  if (typeof content !== 'string' || Object.keys(others).length > 0)
+    return { content: JSON.stringify(output) };
   return {
     content,
     ...(images === undefined ? {} : { images }),
@@ -118,10 +119,10 @@ const fresh = async (execute: () => Promise<ToolResult>) => ({ result: await exe
 const memory = new WeakMap<Tool, Map<string, ToolResult>>();
 const REMEMBERED_PER_TOOL = 10_000;
 
-async function remembered(tool: Tool, input: unknown, execute: () => Promise<ToolResult>) {
+async function remembered(tool: Tool, given: ToolCall['arguments'], execute: () => Promise<ToolResult>) {
   const results = memory.get(tool) ?? new Map<string, ToolResult>();
   memory.set(tool, results);
-  const key = JSON.stringify(input);
+  const key = JSON.stringify(given); // as the model wrote them: what a schema makes of them may have no JSON
   const known = results.get(key);
   if (known) return { result: known, cached: true };
   const result = await execute();

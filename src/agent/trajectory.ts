@@ -19,6 +19,7 @@ import type { TextTokens } from './shorten.ts';
 import { checkToolNames, type TrajectorySoFar } from './tool.ts';
 import { ToolStates } from './tool-states.ts';
 import { assembleTrajectory, type OpenTurn } from './trajectory-record.ts';
+import { ignoreStrayStops, TrajectoryStop } from './trajectory-stop.ts';
 import { generateWhole } from './whole-reply.ts';
 
 export interface TrajectorySetup<T> {
@@ -45,14 +46,6 @@ export interface TrajectorySetup<T> {
   readonly queuedAt: number;
 }
 
-/** Thrown through an agent to unwind it; the trajectory's end is already recorded. */
-class TrajectoryStop extends Error {
-  constructor(end: End) {
-    super(`the trajectory has ended: ${end.kind}`);
-    this.name = 'TrajectoryStop';
-  }
-}
-
 /** A shorter wait for a server is no span of its own. */
 const SHOWN_WAIT_MS = 1;
 
@@ -62,6 +55,7 @@ const GRACE_MS = 2_000;
 const ANSWER_MS = 6_000;
 
 export async function runTrajectory<T>(setup: TrajectorySetup<T>): Promise<Trajectory<T>> {
+  ignoreStrayStops();
   return new Life(setup).run();
 }
 
@@ -81,8 +75,8 @@ class Life<T> {
   /** Of the last request that a server failed to answer. */
   #serverFailure: string | undefined;
   #lastTurn = 0;
-  /** Which limit cuts the reply of a turn, if it grows so long. */
-  readonly #cutBy: ('tokens' | 'context')[] = [];
+  /** Which limit cuts the reply of a turn, if it grows so long; none where the agent itself asked for fewer tokens. */
+  readonly #cutBy: ('tokens' | 'context' | undefined)[] = [];
 
   constructor(setup: TrajectorySetup<T>) {
     this.#setup = setup;
@@ -188,9 +182,9 @@ class Life<T> {
 
   /** The agent returned: done, unless its last reply was cut. */
   #returned(): End {
-    const last = this.#turns[this.#lastTurn - 1];
-    if (last?.finish !== 'length') return { kind: 'completed' };
-    return { kind: 'truncated', why: this.#cutBy[this.#lastTurn - 1]! };
+    const why = this.#cutBy[this.#lastTurn - 1];
+    if (this.#turns[this.#lastTurn - 1]?.finish !== 'length' || !why) return { kind: 'completed' };
+    return { kind: 'truncated', why };
   }
 
   /** The first end counts. Everything in progress is told to stop. */
@@ -220,8 +214,9 @@ class Life<T> {
       recordReward: (turn, value) => {
         this.#turns[turn - 1]!.reward = value;
       },
-      isTrained: ({ trained = true, temperature = sampling.temperature }: SampleOptions) =>
-        trained && temperature === sampling.temperature,
+      isTrained: ({ trained = true, maxTokens: _, ...own }: SampleOptions) =>
+        trained &&
+        Object.entries(given(own)).every(([name, value]) => sampling[name as keyof Sampling] === value),
     });
     this.#chats.push(chat);
     return chat;
@@ -258,8 +253,13 @@ class Life<T> {
     const room = limits.contextTokens - contextTokens;
     if (left < 1) this.#stop({ kind: 'truncated', why: 'tokens' });
     if (room < 1) this.#stop({ kind: 'truncated', why: 'context' });
-    this.#cutBy[turn - 1] = room < Math.min(left, limits.tokensPerReply) ? 'context' : 'tokens';
-    const { trained: _, maxTokens = limits.tokensPerReply, ...sampling } = options;
+    const { trained: _, maxTokens = limits.tokensPerReply, ...sampling } = given(options);
+    const allowed = Math.min(limits.tokensPerReply, left, room);
+    const most = Math.min(maxTokens, allowed);
+    this.#cutBy[turn - 1] =
+      most < allowed ? undefined : room < Math.min(left, limits.tokensPerReply) ? 'context' : 'tokens';
+    this.#usedTokens += observationTokens + most; // replies of other chats may be on their way too
+    let unused = most;
     const start = clock.now();
     let sent = start;
     let attributes: Span['attributes'];
@@ -276,7 +276,7 @@ class Life<T> {
         sampling: {
           ...this.#setup.sampling,
           ...sampling,
-          maxTokens: Math.min(maxTokens, limits.tokensPerReply, left, room),
+          maxTokens: most,
           stopIds: format.stopIds,
           seed: hashSeed(seed, step, taskIndex, attempt, reply, ...(chat === 0 ? [] : [chat])),
         },
@@ -284,7 +284,7 @@ class Life<T> {
         place: { step, task: taskIndex, attempt, turn },
       };
       const result = await generateWhole(server, request, clock);
-      this.#usedTokens += observationTokens + result.ids.length;
+      unused = most - result.ids.length;
       if ((result.waitedMs ?? 0) >= SHOWN_WAIT_MS) sent = start + result.waitedMs!;
       attributes = {
         promptTokens: result.promptTokens,
@@ -298,6 +298,7 @@ class Life<T> {
       return this.#stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
     } finally {
       this.#asking--;
+      this.#usedTokens -= unused;
       cancelTimer();
       if (sent > start) this.#spans.push({ kind: 'wait', name: 'server', turn, start, end: sent });
       const span: Span = { kind: 'generate', name: 'generate', turn, start: sent, end: clock.now() };
@@ -314,9 +315,8 @@ class Life<T> {
 
   /** A reply that was cut is not obeyed, and calls of the last permitted turn are not run. */
   #checkObeyed(turn: number, replies: number): void {
-    if (this.#turns[turn - 1]!.finish === 'length') {
-      this.#stop({ kind: 'truncated', why: this.#cutBy[turn - 1]! });
-    }
+    const why = this.#cutBy[turn - 1];
+    if (this.#turns[turn - 1]!.finish === 'length' && why) this.#stop({ kind: 'truncated', why });
     this.#checkRoom(replies);
   }
 
@@ -467,4 +467,9 @@ function reasonOf({ reason }: AbortSignal): string {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** Options that are there: `undefined` is as good as absent. */
+function given<O extends object>(options: O): O {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as O;
 }

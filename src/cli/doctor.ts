@@ -102,7 +102,8 @@ async function checkKernels(): Promise<Finding> {
 
 async function checkPython(): Promise<Finding> {
   const version = await firstLine('python3', ['--version']);
-  const advice = 'Only the PyTorch trainer needs Python, torch and transformers.';
+  const advice =
+    'Nothing here needs Python: only SGLang and vLLM servers, and the benches against torch and asyncio, do.';
   if (!version) return { what: 'Python', found: 'none', state: 'missing', advice };
   const script =
     'import importlib.metadata as m\nfor n in ("torch","transformers"):\n  try: print(n, m.version(n))\n  except m.PackageNotFoundError: print(n, "absent")';

@@ -17,15 +17,26 @@ export interface Shaping {
   readonly toolFormat: number;
 }
 
+/** Of seed 004. */
+export const SHAPING: Shaping = {
+  toolCallSuccess: 0.1,
+  validReasoning: 0.05,
+  invalidToolCall: -0.1,
+  maxTurnsExceeded: -0.5,
+  redundantToolCall: -0.05,
+  toolFormat: 0.05,
+};
+
 export interface ShapingOptions<T> extends RewardOptions {
   readonly isValidReasoning?: (trajectory: Trajectory<T>) => boolean;
 }
 
 /** Logs each part as `shaping/KEY`; their sum is the reward. */
 export function shapingReward<T = Task>(
-  shaping: Shaping,
+  given: Partial<Shaping> = {},
   { isValidReasoning = explainsEveryCall, ...options }: ShapingOptions<T> = {},
 ): TrajectoryReward<T> {
+  const shaping = { ...SHAPING, ...given };
   return reward<T>(
     'shaping',
     ({ trajectory }) => {

@@ -24,6 +24,8 @@ export async function scoreAttempt<T>(
   try {
     checkOwnRewards(trajectory);
     if (ownReward !== undefined) return { trajectory, rewards: { agent: ownReward }, reward: ownReward };
+    if (rewards.length === 0)
+      throw new RewardError('there is no reward: `rewards` is empty, and the agent did not score itself');
     const {
       rewards: values,
       reward,

@@ -96,3 +96,21 @@ test('a token file that was cut is named, not read past its end', async () => {
   const [entry] = (await readStepIndex(directory, 1)).trajectories;
   await expect(readTrajectory(directory, 1, entry!)).rejects.toThrow(/step_1\.tokens ends at byte/);
 });
+
+test('what JSON cannot write is written as text', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'rollcall-store-'));
+  const group = groupOf([segmentOf([])], 'text', 1);
+  const loop: Record<string, unknown> = { big: 10n, twice: [{ a: 1 }] };
+  loop['self'] = loop;
+  const attempts = group.attempts.map((scored) => ({
+    ...scored,
+    trajectory: { ...scored.trajectory, extra: { loop, again: loop['twice'] } },
+  }));
+  await writeTrajectories(directory, 1, [{ ...group, attempts }]);
+  const { trajectories } = await readStepIndex(directory, 1);
+  const { trajectory } = await readTrajectory(directory, 1, trajectories[0]!);
+  expect(trajectory.extra).toEqual({
+    loop: { big: '10', twice: [{ a: 1 }], self: '[circular]' },
+    again: [{ a: 1 }],
+  });
+});

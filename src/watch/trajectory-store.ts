@@ -102,7 +102,7 @@ export async function writeTrajectories(
     const { segments, ...described } = trajectory;
     const task = withoutBytes(trajectory.task) as Task;
     const stored: StoredTrajectory = { ...described, task, rewards, reward: reward ?? null };
-    const line = Buffer.from(`${JSON.stringify({ format: RUN_FORMAT, ...stored })}\n`);
+    const line = Buffer.from(`${jsonOf({ format: RUN_FORMAT, ...stored })}\n`);
     const places = segments.map((segment, position) => {
       const slice = packSegment(segment, notes(trajectory.id, position));
       const place = [sliceOffset, segment.ids.length] as const;
@@ -268,4 +268,21 @@ function lastAdvantage(segments: readonly Segment[], notes: (segment: number) =>
     if (advantage !== undefined && !Number.isNaN(advantage)) return advantage;
   }
   return null;
+}
+
+/** What an agent or a task holds that JSON cannot write is written as text: it must not cost a step that was rolled out. */
+function jsonOf(value: object): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    const above: unknown[] = [];
+    return JSON.stringify(value, function (_, part: unknown) {
+      if (typeof part === 'bigint') return String(part);
+      if (typeof part !== 'object' || part === null) return part;
+      while (above.length > 0 && above.at(-1) !== this) above.pop();
+      if (above.includes(part)) return '[circular]';
+      above.push(part);
+      return part;
+    });
+  }
 }

@@ -31,6 +31,13 @@ const COMMON = {
   user: z.string().optional(),
   metadata: z.unknown().optional(),
   store: z.boolean().nullable().optional(),
+  service_tier: z.enum(['auto', 'default']).nullable().optional(),
+  /** What clients send where nothing is asked for. */
+  response_format: z
+    .strictObject({ type: z.literal('text') })
+    .nullable()
+    .optional(),
+  logit_bias: z.strictObject({}).nullable().optional(),
 };
 
 const COMPLETION = z.strictObject({
