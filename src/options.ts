@@ -307,6 +307,7 @@ export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
   for (const [name, value] of Object.entries({ model, tasks, agent, rewards, runDir })) {
     if (value === undefined) throw new ConfigError(`${name} is missing; train() needs it`);
   }
+  checkDatasets(given);
   refuseDuplicates(
     'rewards',
     rewards.map((reward) => reward.name),
@@ -320,6 +321,26 @@ export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
   const resolved = resolvePlain(plain);
   checkMode(resolved.mode, resolved.tasksPerStep);
   return { ...resolved, ...parts };
+}
+
+/** Run files are not type-checked, and an array of rows is what one thinks of first. */
+export function checkDatasets<T>({
+  tasks,
+  validation = {},
+}: Pick<TrainOptions<T>, 'tasks' | 'validation'>): void {
+  const sets: Record<string, unknown> =
+    isDataset(validation) || Array.isArray(validation) ? { tasks, validation } : { tasks, ...validation };
+  for (const [name, set] of Object.entries(sets)) {
+    if (Array.isArray(set)) throw new ConfigError(`${name} is an array; give arrayDataset(rows)`);
+    if (!isDataset(set))
+      throw new ConfigError(
+        `${name} is ${show(set)}; give a dataset, such as arrayDataset(rows) or jsonl(file)`,
+      );
+  }
+}
+
+function isDataset(value: unknown): boolean {
+  return typeof (value as { at?: unknown } | null)?.at === 'function' && !Array.isArray(value);
 }
 
 /** The plain options alone: what YAML, overrides and `options.json` carry. */

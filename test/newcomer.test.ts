@@ -55,6 +55,14 @@ describe('what a newcomer meets is one clear message and exit code 1', () => {
     expect(status).toBe(1);
   };
 
+  test('rows instead of a dataset', () => {
+    meets(
+      runFile({ tasks: "[{ question: 'one and two?' }]" }),
+      /tasks is an array; give arrayDataset\(rows\)/,
+    );
+    meets(runFile({ more: "validation: { held: 'rows.jsonl' }," }), /held is "rows.jsonl"; give a dataset/);
+  });
+
   test('no such model directory', () => {
     meets(
       runFile({ model: "'./models/none'" }),

@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigError } from '../errors.ts';
-import type { TrainOptions } from '../options.ts';
+import { checkDatasets, type TrainOptions } from '../options.ts';
 
 /**
  * A run file is a module that exports `options` (or exports them by default): the argument of `train()`. Exporting a
@@ -25,6 +25,7 @@ export async function loadRunFile(path: string): Promise<TrainOptions> {
       `${path} exports ${names}; a run file exports \`options\`, the argument of train()`,
     );
   }
+  checkDatasets(options as TrainOptions);
   const sha256 = createHash('sha256')
     .update(await readFile(file))
     .digest('hex');
