@@ -5,6 +5,7 @@
 import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
 import { loadModule } from '../lib/load-export.ts';
+import { numberOfTurns } from '../lib/trajectory-lengths.ts';
 import { startWorker } from '../lib/worker.ts';
 import { workerPool } from '../lib/worker-pool.ts';
 import type { Trajectory } from '../types.ts';
@@ -64,18 +65,6 @@ export function extraInfo(
     tool_rewards: tools,
     rollout_reward_scores: { ...toolScores, user_turn_rewards: turns },
   };
-}
-
-/** As verl counts: the prompt, every reply, and everything that answers one. A question and its answer are 2. */
-function numberOfTurns({ messages }: Trajectory<unknown>): number {
-  let turns = 1;
-  let last = 'prompt';
-  for (const { role } of messages) {
-    if (role === 'assistant') turns++;
-    else if (last === 'assistant') turns++;
-    last = role === 'assistant' ? 'assistant' : last === 'prompt' ? 'prompt' : 'answer';
-  }
-  return turns;
 }
 
 /** Without what cannot be sent to a thread, such as a function that an agent left in `extra`. */

@@ -1,4 +1,5 @@
 import { RewardError } from '../errors.ts';
+import { responseTokens } from '../lib/trajectory-lengths.ts';
 import type { Group, ImageRef, Scored, Segment, Trajectory, Turn } from '../types.ts';
 import type { Algorithm, Overlong } from './algorithm.ts';
 
@@ -44,10 +45,8 @@ export interface BatchTrajectory {
   /** Of all turns, also where nothing is trained that could carry it. */
   readonly turnRewardSum: number;
   readonly trainedTokens: number;
-  readonly promptTokens: number;
   /** After the prompt, observations included. */
   readonly responseTokens: number;
-  readonly truncated: boolean;
 }
 
 /** One segment, as a trainer sees it. Arrays have the length of `ids`. */
@@ -124,13 +123,13 @@ export function createBatch(groups: readonly Group[], options: BatchOptions): Ba
         sequences.push(sequence);
       }
     }
-    const responseTokens = responseLength(trajectory);
+    const length = responseTokens(trajectory);
     trajectories.push({
       ...coordinates(trajectory),
       group,
       rewards,
       score,
-      reward: score + overlongPenalty(responseTokens, options.algorithm.overlong),
+      reward: score + overlongPenalty(length, options.algorithm.overlong),
       ...(baseline === undefined ? {} : { baseline }),
       sequences: own,
       turnRewards: turnRewardsOf(trajectory, (segment) => {
@@ -139,9 +138,7 @@ export function createBatch(groups: readonly Group[], options: BatchOptions): Ba
       }),
       turnRewardSum: trajectory.turns.reduce((sum, turn) => sum + turnReward(turn), 0),
       trainedTokens: own.reduce((sum, index) => sum + sequences[index]!.positions.length, 0),
-      promptTokens: promptLength(trajectory.segments[0]),
-      responseTokens,
-      truncated,
+      responseTokens: length,
     });
   }
 }
@@ -212,17 +209,6 @@ function turnRewardsOf(
 
 const turnReward = (turn: Turn) =>
   turn.toolRuns.reduce((sum, run) => sum + (run.reward ?? 0), turn.reward ?? 0);
-
-function promptLength(first: Segment | undefined): number {
-  if (!first) return 0;
-  const end = first.sampled.indexOf(1);
-  return end < 0 ? first.ids.length : end;
-}
-
-/** Tokens after the prompt. A segment whose context was rewritten adds what follows its own first reply. */
-function responseLength(trajectory: Trajectory): number {
-  return trajectory.segments.reduce((sum, segment) => sum + segment.ids.length - promptLength(segment), 0);
-}
 
 /**
  * DAPO, soft over-long punishment: 0 up to max − buffer, then falling linearly; `−penalty` at max and

@@ -122,41 +122,13 @@ function creditMetrics(
   { advantages, returns }: Advantages,
   { rewardKl, coefficient }: { rewardKl: number | undefined; coefficient: number },
 ): Metrics {
-  const spans: number[] = [];
-  const ages: number[] = [];
-  for (const { sequences } of batch.trajectories) {
-    const versions = flatten(
-      sequences.map((index) => gather(batch.sequences[index]!.versions, batch.sequences[index]!.positions)),
-    );
-    if (versions.length === 0) continue;
-    const newest = versions.reduce((a, b) => Math.max(a, b));
-    spans.push(newest - versions.reduce((a, b) => Math.min(a, b)) + 1);
-    ages.push(batch.version - newest);
-  }
   return {
-    ...spread(
-      'critic/score',
-      batch.trajectories.map(({ score }) => score),
-    ),
     ...spread(
       'critic/rewards',
       trajectories.map(({ reward }) => reward),
     ),
     ...spread('critic/advantages', flatten(advantages)),
     ...spread('critic/returns', flatten(returns ?? advantages)),
-    ...spread(
-      'response_length',
-      batch.trajectories.map(({ responseTokens }) => responseTokens),
-    ),
-    ...spread(
-      'prompt_length',
-      batch.trajectories.map(({ promptTokens }) => promptTokens),
-    ),
-    'response_length/clip_ratio': batch.trajectories.length
-      ? mean(batch.trajectories.map(({ truncated }) => (truncated ? 1 : 0)))
-      : 0,
-    ...spread('training/off_policy/trajectory_spans', spans),
-    ...spread('training/off_policy/trajectory_staleness', ages),
     'training/groups_without_spread': shareWithoutSpread(batch),
     'training/attempts_left_out': batch.leftOut.length,
     ...(rewardKl === undefined

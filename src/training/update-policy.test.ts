@@ -44,6 +44,7 @@ async function learn(algorithm: Algorithm, { steps = 30, miniBatches = 2, attemp
   const critic = tabularPolicy();
   const reference = tabularPolicy();
   const scores: number[] = [];
+  const average = (list: readonly number[]) => list.reduce((a, b) => a + b, 0) / list.length;
   let state: UpdateState | undefined;
   let metrics: Record<string, number> = {};
   for (let step = 1; step <= steps; step++) {
@@ -63,9 +64,8 @@ async function learn(algorithm: Algorithm, { steps = 30, miniBatches = 2, attemp
       ...(state ? { state } : {}),
     });
     ({ state, metrics } = result);
-    scores.push(metrics['critic/score/mean'] ?? 1);
+    scores.push(batch.groups > 0 ? average(batch.trajectories.map(({ score }) => score)) : 1);
   }
-  const average = (list: readonly number[]) => list.reduce((a, b) => a + b, 0) / list.length;
   return { before: average(scores.slice(0, 5)), after: average(scores.slice(-5)), metrics, trainer };
 }
 

@@ -303,7 +303,12 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
   const skipped = actor?.skippedUpdates
     ? await skipOrStop(options, brokenGradient(actor.skippedUpdates, brokenBatches, batch, options.guard))
     : undefined;
-  const health = watchHealth(metrics, state.watched);
+  const seenByHealth = {
+    ...metrics,
+    'critic/score/mean': mean(batch.trajectories.map(({ score }) => score)),
+    'response_length/mean': mean(batch.trajectories.map(({ responseTokens }) => responseTokens)),
+  };
+  const health = watchHealth(seenByHealth, state.watched);
   const nextKl =
     algorithm.kl?.adaptive && credit.rewardKl !== undefined
       ? adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, algorithm.kl.adaptive)

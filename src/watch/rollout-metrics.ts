@@ -1,4 +1,5 @@
-import type { Group, Metrics, Scored } from '../types.ts';
+import { numberOfTurns, promptTokens, responseTokens } from '../lib/trajectory-lengths.ts';
+import type { Group, Metrics, Scored, Trajectory } from '../types.ts';
 import { problemsOf } from './problems.ts';
 
 /**
@@ -7,9 +8,10 @@ import { problemsOf } from './problems.ts';
  */
 export function rolloutMetrics(groups: readonly Group[]): Metrics {
   const all = groups.flatMap((group) => group.attempts);
-  const scored = all.filter((attempt) => attempt.reward !== undefined);
-  const calls = all.flatMap(({ trajectory }) => trajectory.turns.flatMap((turn) => turn.toolRuns));
-  const problems = all.flatMap(({ trajectory }) => trajectory.turns.flatMap(problemsOf));
+  const trajectories = all.map(({ trajectory }) => trajectory);
+  const scored = all.filter(({ reward }) => Number.isFinite(reward));
+  const calls = trajectories.flatMap(({ turns }) => turns.flatMap((turn) => turn.toolRuns));
+  const problems = trajectories.flatMap(({ turns }) => turns.flatMap(problemsOf));
   const unreadable = problems.length - calls.filter((call) => call.problem !== undefined).length;
   const attempted = calls.length + unreadable;
   const metrics: Metrics = {
@@ -17,16 +19,17 @@ export function rolloutMetrics(groups: readonly Group[]): Metrics {
       'critic/score',
       scored.map((attempt) => attempt.reward!),
     ),
-    ...spread('prompt_length', all.map(promptTokens)),
-    ...spread('response_length', all.map(responseTokens)),
-    ...spread('num_turns', all.map(turnsAsVerlCounts)),
+    ...spread('prompt_length', trajectories.map(promptTokens)),
+    ...spread('response_length', trajectories.map(responseTokens)),
+    'response_length/clip_ratio': mean(trajectories.map(({ end }) => (end.kind === 'truncated' ? 1 : 0))),
+    ...spread('num_turns', trajectories.map(numberOfTurns)),
     ...spread(
       'tool_call_counts',
-      all.map(({ trajectory }) => sum(trajectory.turns, (turn) => turn.toolCalls.length)),
+      trajectories.map(({ turns }) => sum(turns, (turn) => turn.toolCalls.length)),
     ),
-    'sampled_tokens/total': sum(all, sampledTokens),
-    'perf/total_num_tokens': sum(all, ({ trajectory }) =>
-      sum(trajectory.segments, (segment) => segment.ids.length),
+    'sampled_tokens/total': sum(trajectories, sampledTokens),
+    'perf/total_num_tokens': sum(trajectories, ({ segments }) =>
+      sum(segments, (segment) => segment.ids.length),
     ),
     'tools/calls': attempted,
     'tools/problems': problems.length,
@@ -39,7 +42,7 @@ export function rolloutMetrics(groups: readonly Group[]): Metrics {
     metrics['tool_call_success'] = metrics['tools/valid'];
   }
   for (const problem of problems) add(metrics, `tools/problems/${problem.kind}`);
-  for (const { trajectory } of all) add(metrics, `ends/${endName(trajectory.end)}`);
+  for (const { end } of trajectories) add(metrics, `ends/${endName(end)}`);
   for (const name of new Set(scored.flatMap((attempt) => Object.keys(attempt.rewards)))) {
     metrics[`reward/${name}/mean`] = mean(scored.flatMap((attempt) => attempt.rewards[name] ?? []));
   }
@@ -64,27 +67,8 @@ function hasNoSpread(group: Group): boolean {
   return rewards.every((reward) => reward === rewards[0]);
 }
 
-const promptTokens = ({ trajectory }: Scored) => {
-  const first = trajectory.segments[0];
-  if (first === undefined) return 0;
-  const reply = first.sampled.indexOf(1);
-  return reply < 0 ? first.ids.length : reply;
-};
-
-const responseTokens = (scored: Scored) =>
-  sum(scored.trajectory.segments, (segment) => segment.ids.length) - promptTokens(scored);
-
-const sampledTokens = ({ trajectory }: Scored) =>
-  sum(trajectory.segments, (segment) => segment.sampled.reduce((total, flag) => total + flag, 0));
-
-/** Replies, plus rounds of answers between them, plus one for the prompt. */
-const turnsAsVerlCounts = ({ trajectory }: Scored) => {
-  const answered = trajectory.messages.filter(
-    (message, at) =>
-      at > 0 && trajectory.messages[at - 1]?.role === 'assistant' && message.role !== 'assistant',
-  ).length;
-  return trajectory.turns.length + answered + 1;
-};
+const sampledTokens = ({ segments }: Trajectory) =>
+  sum(segments, (segment) => segment.sampled.reduce((total, flag) => total + flag, 0));
 
 function spread(name: string, values: readonly number[]): Metrics {
   if (values.length === 0) return {};
