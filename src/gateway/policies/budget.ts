@@ -53,7 +53,7 @@ function pauseOne({ waiting, servers }: SchedulingView, budget: Budget): Decisio
 }
 
 /**
- * Home, where its context is; else where most is left. It also moves between two requests when that evens the servers
+ * Home, where its context is; else where most is left, or, if some server does not say, where least is kept. It also moves between two requests when that evens the servers
  * out by more than its own size, which is what it costs: its context is computed again.
  */
 function placeWithin(
@@ -62,9 +62,12 @@ function placeWithin(
   { overdue, ...budget }: Budget & { readonly overdue: boolean },
 ): ServerView | undefined {
   const candidates = able(servers, request);
+  const roomy = candidates.filter((server) => hasSlot(server) && fits(server, request, budget));
+  const isKnown = roomy.every(({ kvTokens }) => Number.isFinite(kvTokens));
   const roomiest = least(
-    candidates.filter((server) => hasSlot(server) && fits(server, request, budget)),
-    (server) => -roomOf(server, budget),
+    roomy,
+    (server) => (isKnown ? -roomOf(server, budget) : server.keptTokens),
+    ({ inFlight }) => inFlight,
   );
   const home = request.resident ? candidates.find(({ name }) => name === request.home) : undefined;
   if (!home) return roomiest;

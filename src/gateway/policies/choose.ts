@@ -38,13 +38,16 @@ export const byArrival = (a: WaitingRequest, b: WaitingRequest) => a.since - b.s
 
 export const hasSlot = ({ inFlight, ceiling }: ServerView) => inFlight < ceiling;
 
-/** The server with the least of something; the first of those that are equal. */
+/** The server with the least of something, of equal ones with the least of the next; else the first. */
 export function least(
   servers: readonly ServerView[],
-  of: (server: ServerView) => number,
+  ...of: readonly ((server: ServerView) => number)[]
 ): ServerView | undefined {
   let best: ServerView | undefined;
-  for (const server of servers) if (!best || of(server) < of(best)) best = server;
+  for (const server of servers) {
+    const telling = best && of.find((one) => one(server) !== one(best!));
+    if (!best || (telling && telling(server) < telling(best))) best = server;
+  }
   return best;
 }
 

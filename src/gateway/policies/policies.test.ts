@@ -87,6 +87,32 @@ test('programs: a trajectory moves in a tool gap when that evens servers out by 
   expect(move(599)).toBe('a to y');
 });
 
+describe.each([
+  ['programs', programs()],
+  ['longestFirst', longestFirst()],
+])('%s, where servers do not say how much memory they have', (_, policy) => {
+  const kvTokens = Number.POSITIVE_INFINITY;
+
+  test('new trajectories are spread over them', () => {
+    const servers = ['x', 'y'].map((name) => ({ ...server(name, { inFlight: 0, ceiling: 200, kvTokens }) }));
+    for (let number = 0; number < 100; number++) {
+      const decision = policy({ now: 0, waiting: [waiting(`${number}`)], servers });
+      if (decision?.kind !== 'send') throw new Error('was not sent');
+      const at = servers.indexOf(decision.server as (typeof servers)[number]);
+      const { inFlight, keptTokens } = servers[at]!;
+      servers[at] = { ...servers[at]!, inFlight: inFlight + 1, keptTokens: keptTokens + 100 };
+    }
+    expect(servers.map(({ inFlight }) => inFlight)).toEqual([50, 50]);
+  });
+
+  test('one goes where least is kept, then where least is in flight; memory that is known does not change that', () => {
+    const to = (...servers: ServerView[]) => sends(policy, { servers, waiting: [waiting('a')] });
+    expect(to(server('x', { kvTokens, keptTokens: 500 }), server('y', { keptTokens: 400 }))).toBe('a to y');
+    expect(to(server('x', { keptTokens: 400 }), server('y', { kvTokens, keptTokens: 500 }))).toBe('a to x');
+    expect(to(server('x', { kvTokens, inFlight: 4 }), server('y', { kvTokens, inFlight: 3 }))).toBe('a to y');
+  });
+});
+
 test('longest first: a probe of each unknown task, then the longest by its siblings; earlier steps before later', () => {
   const place = { step: 2, task: 0, attempt: 0, turn: 1 };
   const servers = [server('x')];
