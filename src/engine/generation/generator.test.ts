@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { GenerateResult, SamplingParams } from '../../inference/server.ts';
@@ -6,6 +9,7 @@ import type { Kernels } from '../kernels/kernels.ts';
 import { openKernels } from '../kernels/open.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { randomWeight } from '../model/create.ts';
+import { FileSet } from '../model/files.ts';
 import { weightSpecs } from '../model/weights.ts';
 import { Generator } from './generator.ts';
 import type { WeightSource } from './packed-weights.ts';
@@ -223,4 +227,51 @@ test('log-probs reported at sampling are those of scoring the finished sequence'
     }),
     { numRuns: 20 },
   );
+});
+
+test('every token names the version of what sampled it: the model, or its own adapter', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'rollcall-adapter-'));
+  const files = new FileSet(directory);
+  const settings = { peft_type: 'LORA', r: 1, lora_alpha: 1, target_modules: ['q_proj'], bias: 'none' };
+  files.text('adapter_config.json', JSON.stringify(settings));
+  files.tensors(
+    'adapter_model.safetensors',
+    weightSpecs(CONFIG)
+      .filter(({ name }) => name.endsWith('q_proj.weight'))
+      .flatMap(({ name, shape: [out, input] }) =>
+        [
+          { part: 'lora_A', shape: [1, input!] },
+          { part: 'lora_B', shape: [out!, 1] },
+        ].map(({ part, shape }) => ({
+          name: `base_model.model.${name.replace('weight', `${part}.weight`)}`,
+          shape,
+          data: new Float32Array(shape[0]! * shape[1]!).fill(0.1),
+        })),
+      ),
+  );
+  files.commit();
+  const generator = open();
+  try {
+    generator.updateAdapter(11, 'policy@11', directory);
+    generator.add(0, request([1, 2, 3], {}, { adapter: 'policy@11' }));
+    generator.add(1, request([1, 2, 3]));
+    for (let step = 0; step < 5; step++) generator.step();
+    generator.updateAdapter(12, 'policy@12', directory);
+    generator.add(2, request([1, 2, 3], {}, { adapter: 'policy@12' }));
+    expect(generator.version).toBe(12);
+    for (let step = 0; step < 5; step++) generator.step();
+    generator.updateAdapter(13, 'policy@12', directory);
+    const replies = run(generator);
+    expect([0, 1, 2].map((key) => replies.get(key)!.versions)).toEqual([
+      [{ from: 0, version: 11 }],
+      [{ from: 0, version: 0 }],
+      [
+        { from: 0, version: 12 },
+        { from: 5, version: 13 },
+      ],
+    ]);
+  } finally {
+    generator.free();
+    rmSync(directory, { recursive: true });
+  }
 });

@@ -69,7 +69,10 @@ export class Generator {
   readonly #sequences = new Map<number, Sequence>();
   readonly #adapters = new Map<string, LoraWeights>();
   #weights: PackedWeights;
-  #version: number;
+  /** Of the last update. */
+  #version = 0;
+  /** By adapter; '' is the model itself. */
+  readonly #versions = new Map<string, number>();
   #order = 0;
   #news: StepNews = emptyNews();
   #counts = { steps: 0, computedPromptTokens: 0, cachedPromptTokens: 0, sampledTokens: 0 };
@@ -77,7 +80,7 @@ export class Generator {
   constructor(kernels: Kernels, config: ModelConfig, source: WeightSource, options: GeneratorOptions) {
     this.#kernels = kernels;
     this.config = config;
-    this.#version = options.version;
+    this.#setVersion('', options.version);
     this.#decoder = options.decoder;
     this.#weights = packWeights(kernels, config, source);
     const blockBytes = bytesPerBlock(kernels, config, BLOCK_TOKENS);
@@ -184,7 +187,7 @@ export class Generator {
     this.#cache.flush();
     this.#weights.free();
     this.#weights = next;
-    this.#version = version;
+    this.#setVersion('', version);
   }
 
   updateAdapter(version: number, name: string, directory: string): void {
@@ -193,7 +196,7 @@ export class Generator {
     this.#cache.flush(name);
     this.#adapters.get(name)?.free();
     this.#adapters.set(name, next);
-    this.#version = version;
+    this.#setVersion(name, version);
   }
 
   /** Forgets every cached prefix; what runs computes its own again. */
@@ -304,8 +307,9 @@ export class Generator {
   /** A sampled token, and whether the reply ends with it. */
   #take(sequence: Sequence, id: number, logprob: number): void {
     const { versions } = sequence;
-    if (versions[versions.length - 1]?.version !== this.#version) {
-      versions.push({ from: replyTokens(sequence), version: this.#version });
+    const version = this.#versions.get(sequence.adapter)!;
+    if (versions[versions.length - 1]?.version !== version) {
+      versions.push({ from: replyTokens(sequence), version });
     }
     appendToken(sequence, id, logprob);
     this.#counts.sampledTokens++;
@@ -344,6 +348,11 @@ export class Generator {
       key: sequence.key,
       message: error instanceof Error ? error.message : String(error),
     });
+  }
+
+  #setVersion(adapter: string, version: number): void {
+    this.#versions.set(adapter, version);
+    this.#version = version;
   }
 
   #remove(sequence: Sequence): void {
