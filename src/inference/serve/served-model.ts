@@ -86,6 +86,7 @@ export class ServedModel {
     const abort = new AbortController();
     const onGone = () => abort.abort();
     gone.addEventListener('abort', onGone, { once: true });
+    if (gone.aborted) onGone();
     this.#running.set(id, abort);
     try {
       const { adapter, ...rest } = request;
