@@ -42,7 +42,8 @@ export function startGpuUse(command = 'nvidia-smi'): GpuUse {
     },
     close: () => {
       lines.close();
-      child.kill();
+      // Node would signal process 0, which is this whole process group, if the program is not installed.
+      if (child.pid !== undefined) child.kill();
     },
   };
 }
