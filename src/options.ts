@@ -171,6 +171,11 @@ export const OPTIONS = {
       integerFrom(0),
       "Adam's first steps are already small when gradients are clipped.",
     ),
+    warmupShare: option(
+      0,
+      numberIn(0, 1),
+      'The same as a share of all steps, where their number is not known beforehand; 0: warmupSteps counts.',
+    ),
     finalShare: option(0, numberIn(0, 1), 'Share of the learning rate left at the last step of a schedule.'),
     beta1: option(0.9, numberIn(0, 1), "Adam's own."),
     beta2: option(0.999, numberIn(0, 1), "Adam's own."),
@@ -320,6 +325,12 @@ export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
   );
   const resolved = resolvePlain(plain);
   checkMode(resolved.mode, resolved.tasksPerStep);
+  const { warmupSteps, warmupShare } = resolved.optimizer;
+  if (warmupSteps > 0 && warmupShare > 0) {
+    throw new ConfigError(
+      `optimizer.warmupSteps is ${warmupSteps} and optimizer.warmupShare is ${warmupShare}; give one, and 0 for the other`,
+    );
+  }
   return { ...resolved, ...parts };
 }
 

@@ -177,6 +177,18 @@ test('arguments of an agent that have no row of their own are kept together', as
   expect(options.agent.config).toEqual({ tone: 'kind', depth: 2 });
 });
 
+test('verl’s warm-up is a share of the steps unless their number is given', async () => {
+  const warmup = async (...words: readonly string[]) => {
+    const { options } = await resolve(words.map((word) => `actor_rollout_ref.actor.optim.${word}`));
+    return [options.optimizer.warmupSteps, options.optimizer.warmupShare];
+  };
+  expect(await warmup('lr_warmup_steps_ratio=0.1')).toEqual([0, 0.1]);
+  expect(await warmup('lr_warmup_steps=-1', 'lr_warmup_steps_ratio=0.1')).toEqual([0, 0.1]);
+  expect(await warmup('lr_warmup_steps=10', 'lr_warmup_steps_ratio=0.0')).toEqual([10, 0]);
+  expect(await warmup('lr_warmup_steps=10', 'lr_warmup_steps_ratio=0.1')).toEqual([10, 0]);
+  expect(await warmup('lr_warmup_steps=0', 'lr_warmup_steps_ratio=0.1')).toEqual([0, 0]);
+});
+
 describe('a mode', () => {
   test('is named as a whole, beside its numbers', async () => {
     const { options, refused } = await resolve(['mode=asynchronous', 'mode.staleness=3']);

@@ -6,7 +6,7 @@ export function adamAt<T>({ optimizer, steps }: ResolvedOptions<T>, step: number
   const share = learningRateShare(
     {
       shape: optimizer.schedule,
-      warmupSteps: optimizer.warmupSteps,
+      warmupSteps: optimizer.warmupSteps || Math.round(optimizer.warmupShare * steps),
       totalSteps: steps,
       floor: optimizer.finalShare,
     },

@@ -134,20 +134,18 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   same('actor_rollout_ref.actor.tau_pos', 'algorithm.sapo.positive', [1, 2]),
   same('actor_rollout_ref.actor.tau_neg', 'algorithm.sapo.negative', [1.05, 2]),
   same('actor_rollout_ref.actor.optim.lr', 'optimizer.learningRate', [1e-6, 1e-5]),
+  same('actor_rollout_ref.actor.optim.lr_warmup_steps_ratio', 'optimizer.warmupShare', [0, 0.1], {
+    note: 'lr_warmup_steps of 0 or more goes before it',
+  }),
   means(
     'actor_rollout_ref.actor.optim.lr_warmup_steps',
-    'optimizer.warmupSteps',
+    ['optimizer.warmupSteps', 'optimizer.warmupShare'],
     [10, -1],
-    (steps: number) => ({ 'optimizer.warmupSteps': Math.max(steps, 0) }),
-  ),
-  means(
-    'actor_rollout_ref.actor.optim.lr_warmup_steps_ratio',
-    'optimizer.warmupSteps',
-    [0, 0.1],
-    (ratio: number, { option }) => ({
-      'optimizer.warmupSteps': Math.round(ratio * (option('steps') as number)),
-    }),
-    { note: 'of `steps`', late: true },
+    (steps: number): Record<string, unknown> =>
+      steps < 0
+        ? { 'optimizer.warmupSteps': 0 }
+        : { 'optimizer.warmupSteps': steps, 'optimizer.warmupShare': 0 },
+    { note: 'negative: lr_warmup_steps_ratio counts', late: true },
   ),
   word('actor_rollout_ref.actor.optim.lr_scheduler_type', 'optimizer.schedule', {
     constant: 'constant',
