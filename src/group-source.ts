@@ -46,7 +46,10 @@ export async function openGroupSource<T extends Task>(
       },
       scoreBatch: rolling.scoreBatch,
       ...(dynamicSampling
-        ? { keep: (group) => keepGroup(group, dynamicSampling), maxRefills: dynamicSampling.maxRefills }
+        ? {
+            keep: (group) => keepGroup(group, dynamicSampling),
+            ...(dynamicSampling.maxRefills < 0 ? {} : { maxRefills: dynamicSampling.maxRefills }),
+          }
         : {}),
       pause: run.pauseServers,
       resume: run.resumeServers,
@@ -54,6 +57,18 @@ export async function openGroupSource<T extends Task>(
     },
     await run.readSchedule(),
   );
+}
+
+/** A line for the user where dynamic sampling gave up before a step had its groups. */
+export function fewGroupsNotice(
+  groups: number,
+  { dynamicSampling }: Algorithm,
+  { tasksPerStep }: { readonly tasksPerStep: number },
+): string | undefined {
+  if (!dynamicSampling || groups >= tasksPerStep) return undefined;
+  const { maxRefills } = dynamicSampling;
+  const left = groups === 0 ? `None of ${tasksPerStep} groups is` : `${groups} of ${tasksPerStep} groups are`;
+  return `${left} left to train on: in the others all attempts got the same, and dynamic sampling stops after ${maxRefills} ${maxRefills === 1 ? 'refill' : 'refills'} (dynamicSampling.maxRefills). Use harder or easier tasks, or allow more.`;
 }
 
 /**

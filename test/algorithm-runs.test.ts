@@ -111,10 +111,21 @@ test('dynamic sampling fills the step with groups that differ, or stops asking',
   const [filled] = await reports(await options({ algorithm: dapo(), steps: 1 }));
   expect(filled!.metrics['training/groups_without_spread']).toBe(0);
   const same = reward<Letter>('same', () => 1);
-  const [empty] = await reports(
-    await options({ algorithm: dapo({ dynamicSampling: { maxRefills: 2 } }), rewards: [same], steps: 1 }),
-  );
-  expect(empty!.metrics['actor/updates']).toBe(0);
+  for (const maxRefills of [0, 2]) {
+    const given = await options({
+      algorithm: dapo({ dynamicSampling: { maxRefills } }),
+      rewards: [same],
+      steps: 1,
+    });
+    const [empty] = await reports(given);
+    expect(empty!.metrics['actor/updates']).toBe(0);
+    expect(empty!.metrics['training/filter_groups/evicted_samples']).toBe(
+      (1 + maxRefills) * given.tasksPerStep!,
+    );
+    expect(empty!.notices[0]).toContain(
+      `None of ${given.tasksPerStep} groups is left to train on: in the others all attempts got the same, and dynamic sampling stops after ${maxRefills} refills`,
+    );
+  }
 });
 
 /** A copy of a model with one tensor so large that what follows overflows; NaN itself the engine refuses to load. */

@@ -231,7 +231,7 @@ test('dynamic sampling replaces groups without spread in every mode', async () =
     task.letter < 'd' ? 0 : trajectory.attempt,
   );
   for (const mode of [synchronous(), oneStepOff(), asynchronous(), overSample({ tasks: 2 })]) {
-    const algorithm = dapo({ dynamicSampling: { maxRefills: 0 } });
+    const algorithm = dapo({ dynamicSampling: { maxRefills: -1 } });
     const reports = await steps(options(await newRun(), mode, { algorithm, rewards: [level], steps: 3 }));
     for (const { groups } of reports) {
       expect(groups).toHaveLength(4);

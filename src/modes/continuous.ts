@@ -101,9 +101,9 @@ export class Continuous<T> implements GroupSource<T> {
 
   /** A group without spread is left out as soon as it ends, and another admitted. */
   #judge(ticket: FinishedTicket<T>): void {
-    const { keep, maxRefills = 0, tasksPerStep } = this.#parts;
+    const { keep, maxRefills = Number.POSITIVE_INFINITY, tasksPerStep } = this.#parts;
     if (!keep || keep(ticket.group)) return;
     this.#pool.evict(ticket);
-    if (maxRefills === 0 || this.#pool.evicted.groups <= maxRefills * tasksPerStep) this.#admit();
+    if (this.#pool.evicted.groups <= maxRefills * tasksPerStep) this.#admit();
   }
 }

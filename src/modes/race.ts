@@ -22,14 +22,15 @@ export class Race<T> implements GroupSource<T> {
   }
 
   async take(step: number) {
-    const { begin, tasksPerStep, attemptsPerTask, scoreBatch, maxRefills = 0 } = this.#parts;
+    const { begin, tasksPerStep, attemptsPerTask, scoreBatch } = this.#parts;
+    const { maxRefills = Number.POSITIVE_INFINITY } = this.#parts;
     const { extraTasks, extraAttempts } = this.#mode;
     begin?.(step);
     const isLong = this.#pool.size === 0 && this.#putOff.length >= tasksPerStep;
     if (isLong) this.#pool.admitPlaces(this.#putOff.splice(0, tasksPerStep), step);
     else this.#pool.admit(tasksPerStep + extraTasks - this.#pool.size, step, attemptsPerTask + extraAttempts);
     while (this.#pool.finished.length < tasksPerStep) {
-      const mayRefill = maxRefills === 0 || this.#pool.evicted.groups <= maxRefills * tasksPerStep;
+      const mayRefill = this.#pool.evicted.groups <= maxRefills * tasksPerStep;
       if (mayRefill) this.#pool.admit(tasksPerStep - this.#pool.size, step);
       else if (this.#pool.running.length === 0) break;
       await this.#pool.changed();

@@ -23,6 +23,7 @@ import {
   schedule,
 } from './schedule.ts';
 
+const NO_LIMIT = Number.POSITIVE_INFINITY;
 const chance = (share: number, ...parts: (string | number)[]) => hashSeed(...parts) / 2 ** 32 < share;
 
 interface Setting {
@@ -200,7 +201,7 @@ class World {
 
   checkStep(groups: readonly Group[]): void {
     const { mode, tasksPerStep, attemptsPerTask, maxRefills } = this.setting;
-    if (maxRefills === 0) expect(groups).toHaveLength(tasksPerStep);
+    if (maxRefills === NO_LIMIT) expect(groups).toHaveLength(tasksPerStep);
     for (const { attempts, taskIndex } of groups) {
       expect(attempts).toHaveLength(attemptsPerTask);
       for (const { trajectory } of attempts) {
@@ -292,7 +293,7 @@ const settings: fc.Arbitrary<Setting> = fc.record({
   steps: fc.integer({ min: 1, max: 7 }),
   failedShare: fc.constantFrom(0, 0.2),
   evictedShare: fc.constantFrom(0, 0.25),
-  maxRefills: fc.constantFrom(0, 0, 1, 2),
+  maxRefills: fc.constantFrom(NO_LIMIT, NO_LIMIT, 0, 1, 2),
 });
 
 describe('in every mode', () => {
@@ -300,7 +301,8 @@ describe('in every mode', () => {
     await fc.assert(
       fc.asyncProperty(settings, async (setting) => {
         const { trained, mostAdmittedBeyondBound } = await play(setting);
-        if (setting.maxRefills === 0) expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
+        if (setting.maxRefills === NO_LIMIT)
+          expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
         if (setting.mode.kind === 'asynchronous') expect(mostAdmittedBeyondBound).toBeLessThanOrEqual(0);
       }),
       { numRuns: 80 },
@@ -312,7 +314,8 @@ describe('in every mode', () => {
     await fc.assert(
       fc.asyncProperty(settings, crashes, async (setting, moments) => {
         const { trained } = await play(setting, moments);
-        if (setting.maxRefills === 0) expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
+        if (setting.maxRefills === NO_LIMIT)
+          expect(trained).toHaveLength(setting.steps * setting.tasksPerStep);
       }),
       { numRuns: 80 },
     );
@@ -462,7 +465,7 @@ test('a run resumed in another mode begins its groups in progress again, and los
       world.version++;
       const saved = world.save(source);
       await source.close();
-      const next = new World({ ...other, steps: 4, maxRefills: 0 });
+      const next = new World({ ...other, steps: 4, maxRefills: NO_LIMIT });
       Object.assign(next, { version: 1, handedOut: [...saved.handedOut], trained: [...world.trained] });
       const resumed = schedule(mode, next.parts(), structuredClone(saved.state));
       for (let step = 2; step <= 4; step++) {

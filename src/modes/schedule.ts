@@ -56,7 +56,7 @@ export interface ScheduleParts<T> {
   scoreBatch?(groups: readonly Group<T>[]): Promise<readonly Group<T>[]>;
   /** Dynamic sampling: whether a group can teach. One that cannot is replaced. */
   keep?(group: Group<T>): boolean;
-  /** Rounds of replacement before a step goes on with what it has; 0 is no limit. */
+  /** Rounds of replacement before a step goes on with what it has; absent: no limit. */
   readonly maxRefills?: number;
   /** Servers stop in the middle of replies, which go on when they resume: for partial. */
   pause?(): Promise<void>;

@@ -30,7 +30,7 @@ export class Synchronous<T> implements GroupSource<T> {
  * got the same teach nothing and are replaced by those of further tasks, up to a limit of rounds.
  */
 export async function collect<T>(pool: GroupPool<T>, parts: ScheduleParts<T>, step: number): Promise<void> {
-  const { tasksPerStep, keep, maxRefills = 0 } = parts;
+  const { tasksPerStep, keep, maxRefills = Number.POSITIVE_INFINITY } = parts;
   for (let round = 0; ; round++) {
     pool.admit(tasksPerStep - pool.size, step);
     while (pool.running.length > 0) await pool.changed();
@@ -43,7 +43,7 @@ export async function collect<T>(pool: GroupPool<T>, parts: ScheduleParts<T>, st
       pool.replace(scored);
       if (keep && !keep(scored.group)) pool.evict(scored);
     }
-    if (pool.size >= tasksPerStep || (maxRefills > 0 && round >= maxRefills)) return;
+    if (pool.size >= tasksPerStep || round >= maxRefills) return;
   }
 }
 

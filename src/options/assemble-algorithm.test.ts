@@ -63,7 +63,7 @@ const FAMILY: Record<
       'algorithm.adv_estimator=grpo',
       'algorithm.filter_groups.enable=True',
       'algorithm.filter_groups.metric=seq_final_reward',
-      'algorithm.filter_groups.max_num_gen_batches=10',
+      'algorithm.filter_groups.max_num_gen_batches=11',
       `${actor}.clip_ratio_c=10.0`,
       ...clip(0.2, 0.28),
     ],

@@ -189,6 +189,15 @@ test('verl’s warm-up is a share of the steps unless their number is given', as
   expect(await warmup('lr_warmup_steps=0', 'lr_warmup_steps_ratio=0.1')).toEqual([0, 0]);
 });
 
+test('verl counts batches of generation, the first among them; here refills are counted', async () => {
+  const refills = async (batches: number) =>
+    (await resolve([`algorithm.filter_groups.max_num_gen_batches=${batches}`])).options.algorithm
+      .dynamicSampling.maxRefills;
+  expect(await refills(10)).toBe(9);
+  expect(await refills(1)).toBe(0);
+  expect(await refills(0)).toBe(-1);
+});
+
 describe('a mode', () => {
   test('is named as a whole, beside its numbers', async () => {
     const { options, refused } = await resolve(['mode=asynchronous', 'mode.staleness=3']);

@@ -220,7 +220,11 @@ export const SETTINGS = {
         'Costs more rollouts a step; absent: only for dapo.',
       ),
       metric: setting('reward', text, 'A reward by name, or their sum.'),
-      maxRefills: setting(10, wholeFrom(0), 'Then the step goes on with what it has; 0 is no limit.'),
+      maxRefills: setting(
+        10,
+        wholeFrom(-1),
+        'Then the step goes on with what it has, and says so; -1 is no limit.',
+      ),
     },
     overlong: {
       enabled: setting(false, boolean, 'Only where replies run into the limit.'),

@@ -58,6 +58,7 @@ describe('what cannot work is refused before the run', () => {
       {},
       /count it twice/,
     ],
+    ['refills', grpo({ dynamicSampling: { maxRefills: -2 } }), {}, /maxRefills is -2; use a whole number/],
     [
       'rejection bounds',
       grpo({ correction: { rejection: [{ statistic: 'token-k1', bounds: [2, 1] }] } }),

@@ -44,7 +44,7 @@ export interface Algorithm {
 export interface DynamicSampling {
   /** A reward's name, or `reward` for the weighted sum. */
   readonly metric: string;
-  /** Rounds of refill before the step goes on with what it has; 0 is no limit. */
+  /** Rounds of refill before the step goes on with what it has; -1 is no limit. */
   readonly maxRefills: number;
 }
 
@@ -216,6 +216,10 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
   }
   if (correction?.weights && !(correction.weights.bounds[1] > 0)) {
     refuse(`importance weights are cut at ${correction.weights.bounds[1]}; use a number above 0, such as 2`);
+  }
+  const refills = algorithm.dynamicSampling?.maxRefills ?? 0;
+  if (!(Number.isInteger(refills) && refills >= -1)) {
+    refuse(`dynamicSampling.maxRefills is ${refills}; use a whole number, 0 for none or -1 for no limit`);
   }
   if (overlong && !(overlong.bufferTokens > 0 && overlong.bufferTokens <= overlong.maxTokens)) {
     refuse(

@@ -88,7 +88,15 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
       note: 'acc is what compute_score gives, before shaping and penalties',
     },
   ),
-  same('algorithm.filter_groups.max_num_gen_batches', 'algorithm.dynamicSampling.maxRefills', [10, 0]),
+  means(
+    'algorithm.filter_groups.max_num_gen_batches',
+    'algorithm.dynamicSampling.maxRefills',
+    [10, 0],
+    (batches: number) => ({ 'algorithm.dynamicSampling.maxRefills': batches > 0 ? batches - 1 : -1 }),
+    {
+      note: 'the first is no refill: 10 are 9 refills; 0 is no limit. Then a step goes on with fewer groups',
+    },
+  ),
   notYet('algorithm.filter_groups.max_inflight_gen_batches', 1, 2, 'refilling while a round still runs'),
   means(
     'algorithm.gdpo_reward_keys',
