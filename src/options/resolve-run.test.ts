@@ -189,6 +189,18 @@ test('verl’s warm-up is a share of the steps unless their number is given', as
   expect(await warmup('lr_warmup_steps=0', 'lr_warmup_steps_ratio=0.1')).toEqual([0, 0]);
 });
 
+test('KL in the reward is k1 unless another estimator is given, in either vocabulary and place', async () => {
+  const estimator = async (words: readonly string[], yaml?: string) =>
+    (await resolve(words, yaml)).options.algorithm.kl.estimator;
+  const on = 'algorithm.use_kl_in_reward=True';
+  expect(await estimator([on])).toBe('k1');
+  expect(await estimator([on, 'algorithm.kl_penalty=low_var_kl'])).toBe('k3');
+  expect(await estimator([on], 'algorithm: {kl_penalty: abs}\n')).toBe('abs');
+  expect(await estimator([on, 'algorithm.kl.estimator=k2'])).toBe('k2');
+  expect(await estimator([on, 'actor_rollout_ref.actor.kl_loss_type=low_var_kl'])).toBe('k1');
+  expect(await estimator(['actor_rollout_ref.actor.use_kl_loss=True'])).toBe('k3');
+});
+
 test('verl counts batches of generation, the first among them; here refills are counted', async () => {
   const refills = async (batches: number) =>
     (await resolve([`algorithm.filter_groups.max_num_gen_batches=${batches}`])).options.algorithm

@@ -64,6 +64,7 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     const entry = entries.get(path);
     return entry ? entry.value : KNOWN_OPTIONS.get(path)?.default;
   };
+  const isGiven = (key: string) => given.some((one) => one.key === key);
 
   const put = (path: string, value: unknown, from: Given) => {
     const before = entries.get(path);
@@ -78,7 +79,7 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   };
   const read = (from: Given, row: VerlRow) => {
     const key = row.key.endsWith('.*') ? from.key.slice(row.key.length - 1) : from.key;
-    const reading = withPlace(from, () => row.read(from.value, { option, exists, key }));
+    const reading = withPlace(from, () => row.read(from.value, { option, isGiven, exists, key }));
     if (reading.note) notes.push(reading.note);
     if (reading.refuse) refused.push(reading.refuse);
     for (const [path, value] of Object.entries(reading.set ?? {})) put(path, value, from);

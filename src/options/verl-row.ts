@@ -13,6 +13,8 @@ export interface Reading {
 export interface ReadingContext {
   /** An option as it stands: given, or its default. */
   option(path: string): unknown;
+  /** Whether a key, ours or verl's, was given anywhere. */
+  isGiven(key: string): boolean;
   exists(path: string): boolean;
   /** The key as it was given: of a row `a.b.*`, what stands for the star. */
   readonly key: string;

@@ -58,10 +58,14 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   same('algorithm.norm_adv_by_std_in_grpo', 'algorithm.normalizeByStd', [true, false]),
   means(
     'algorithm.use_kl_in_reward',
-    'algorithm.kl.as',
+    ['algorithm.kl.as', 'algorithm.kl.estimator'],
     [true, false],
-    (on: boolean, { option }) => ({ 'algorithm.kl.as': on ? 'reward' : option('algorithm.kl.as') }),
-    { late: true },
+    (on: boolean, { option, isGiven }): Record<string, unknown> => {
+      if (!on) return { 'algorithm.kl.as': option('algorithm.kl.as') };
+      const isChosen = isGiven('algorithm.kl_penalty') || isGiven('algorithm.kl.estimator');
+      return { 'algorithm.kl.as': 'reward', ...(isChosen ? {} : { 'algorithm.kl.estimator': 'k1' }) };
+    },
+    { late: true, note: 'with the estimator kl (k1) unless kl_penalty is given' },
   ),
   ofRewardKl(word('algorithm.kl_penalty', 'algorithm.kl.estimator', KL_ESTIMATORS)),
   ofRewardKl(same('algorithm.kl_ctrl.kl_coef', 'algorithm.kl.coefficient', [0.001, 0.01])),
