@@ -309,9 +309,31 @@ test('in bypass mode verl’s loss_type decides between the clipped ratio and RE
     type('reinforce'),
     'algorithm.rollout_correction.rollout_is=token',
   ]);
-  expect(algorithm).toMatchObject({ old: 'behaviour', loss: { kind: 'reinforce' } });
+  expect(algorithm).toMatchObject({
+    old: 'behaviour',
+    loss: { kind: 'reinforce' },
+    correction: { weights: { level: 'token' } },
+  });
   expect(() => checkAlgorithm(algorithm, { can: new Set(), attemptsPerTask: 8 })).not.toThrow();
 });
+
+test.each([[[]], [['loss_type=ppo_clip']]])(
+  'in bypass mode a clipped ratio has no importance weights, and a line says so (%j)',
+  async (type) => {
+    const key = (name: string) => `algorithm.rollout_correction.${name}`;
+    const words = ['bypass_mode=True', 'rollout_is=token', 'rollout_is_threshold=2.0', ...type];
+    const rejection = ['rollout_rs=seq_mean_k3', 'rollout_rs_threshold=0.01'];
+    const { algorithm, notes } = await assemble([...words, ...rejection].map(key));
+    expect(algorithm).toMatchObject({ old: 'behaviour', loss: { kind: 'clip' } });
+    expect(algorithm.correction).toEqual({
+      rejection: [{ statistic: 'sequence-mean-k3', bounds: [100, 0.01] }],
+    });
+    expect(notes).toEqual([
+      'algorithm.rollout_correction.rollout_is=token: not used: in bypass mode the ratio of the loss already compares to the engine',
+    ]);
+    expect(() => checkAlgorithm(algorithm, { can: new Set(), attemptsPerTask: 8 })).not.toThrow();
+  },
+);
 
 test('a trainer that gives log-probs alone refuses just the algorithms that need more, with the reason', () => {
   const refusals: Record<string, string> = {};

@@ -48,6 +48,24 @@ function ofRewardKl(row: VerlRow): VerlRow {
   };
 }
 
+/** In bypass mode a loss of ratios already compares to the engine: verl leaves its importance weights out. */
+function notOfBypassRatios(row: VerlRow): VerlRow {
+  return {
+    ...row,
+    late: true,
+    note: 'in bypass mode only of the loss_type reinforce',
+    read: (value, context) => {
+      const loss = context.option('algorithm.loss');
+      const takesRatio = loss === null ? context.option('algorithm.name') !== 'gpg' : loss !== 'reinforce';
+      return value !== null && takesRatio && context.option('algorithm.old') === 'behaviour'
+        ? {
+            note: `${row.key}=${shown(value)}: not used: in bypass mode the ratio of the loss already compares to the engine`,
+          }
+        : row.read(value, context);
+    },
+  };
+}
+
 export const ALGORITHM_KEYS: readonly VerlRow[] = [
   word('algorithm.adv_estimator', 'algorithm.name', ALGORITHMS, {
     seeds: '000 004',
@@ -130,11 +148,6 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
     },
     { late: true, beside: { 'algorithm.gdpo_reward_keys': ['a', 'b'] } },
   ),
-  word('algorithm.rollout_correction.rollout_is', 'algorithm.correction.weights', {
-    null: 'off',
-    token: 'token',
-    sequence: 'sequence',
-  }),
   means(
     'algorithm.rollout_correction.rollout_is_threshold',
     ['algorithm.correction.low', 'algorithm.correction.high'],
@@ -196,6 +209,13 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
       note: 'goes before loss_mode, in bypass mode',
       beside: { 'algorithm.rollout_correction.bypass_mode': true },
     },
+  ),
+  notOfBypassRatios(
+    word('algorithm.rollout_correction.rollout_is', 'algorithm.correction.weights', {
+      null: 'off',
+      token: 'token',
+      sequence: 'sequence',
+    }),
   ),
   means(
     'algorithm.use_pf_ppo',
