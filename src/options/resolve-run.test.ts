@@ -201,6 +201,17 @@ test('KL in the reward is k1 unless another estimator is given, in either vocabu
   expect(await estimator(['actor_rollout_ref.actor.use_kl_loss=True'])).toBe('k3');
 });
 
+test('weights normalised over the batch are refused in bypass mode, where they would be used', async () => {
+  const refusals = async (...words: readonly string[]) =>
+    (await resolve(words.map((word) => `algorithm.rollout_correction.${word}`))).refused;
+  const normalized = ['rollout_is=sequence', 'rollout_is_batch_normalize=True'];
+  expect(await refusals(...normalized)).toEqual([]);
+  expect(await refusals(...normalized, 'bypass_mode=True', 'loss_type=ppo_clip')).toEqual([]);
+  expect(await refusals(...normalized, 'bypass_mode=True', 'loss_type=reinforce')).toEqual([
+    expect.stringContaining('no mean over the batch is known'),
+  ]);
+});
+
 test('verl counts batches of generation, the first among them; here refills are counted', async () => {
   const refills = async (batches: number) =>
     (await resolve([`algorithm.filter_groups.max_num_gen_batches=${batches}`])).options.algorithm

@@ -6,7 +6,7 @@ import { type Algorithm, type AlgorithmSetting, checkAlgorithm, keepGroup } from
 import * as algorithms from './algorithms.ts';
 import { corrections } from './correction.ts';
 
-const { grpo, ppo } = algorithms;
+const { gpg, grpo, ppo } = algorithms;
 const everything: AlgorithmSetting = {
   can: new Set(['entropy', 'value', 'sumSquares', 'temperature'] as const),
   criticCan: new Set(['value'] as const),
@@ -57,6 +57,15 @@ describe('what cannot work is refused before the run', () => {
       grpo({ old: 'behaviour', correction: corrections.tokenTruncated() }),
       {},
       /count it twice/,
+    ],
+    [
+      'normalised in the pass',
+      gpg({
+        old: 'behaviour',
+        correction: { weights: { level: 'sequence', outside: 'truncate', bounds: [0, 2], normalize: true } },
+      }),
+      {},
+      /no mean over the batch is known; use normalize: false/,
     ],
     ['refills', grpo({ dynamicSampling: { maxRefills: -2 } }), {}, /maxRefills is -2; use a whole number/],
     [

@@ -197,7 +197,9 @@ export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting):
   }
   if (kl && !(kl.coefficient >= 0)) refuse(`the KL coefficient is ${kl.coefficient}; use 0 or more`);
   if (algorithm.old === 'behaviour' && correction?.weights?.normalize) {
-    refuse("importance weights can be normalised over the batch only with old: 'recompute'");
+    refuse(
+      "the correction's weights are to be normalised, but with old: 'behaviour' they are computed sequence by sequence in the pass, where no mean over the batch is known; use normalize: false, or old: 'recompute'",
+    );
   }
   if (algorithm.old === 'behaviour' && correction?.weights && loss.kind !== 'reinforce') {
     refuse(

@@ -157,10 +157,6 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
       'algorithm.correction.high': bounds(value).high,
     }),
   ),
-  same('algorithm.rollout_correction.rollout_is_batch_normalize', 'algorithm.correction.normalize', [
-    true,
-    false,
-  ]),
   means(
     'algorithm.rollout_correction.rollout_rs',
     'algorithm.correction.rejection',
@@ -216,6 +212,22 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
       token: 'token',
       sequence: 'sequence',
     }),
+  ),
+  means(
+    'algorithm.rollout_correction.rollout_is_batch_normalize',
+    'algorithm.correction.normalize',
+    [true, false],
+    (on: boolean, { option }) => {
+      const isInPass =
+        option('algorithm.old') === 'behaviour' && option('algorithm.correction.weights') !== 'off';
+      return on && isInPass
+        ? {
+            refuse:
+              'algorithm.rollout_correction.rollout_is_batch_normalize=true: not in bypass mode, where weights are computed sequence by sequence in the pass and no mean over the batch is known',
+          }
+        : { 'algorithm.correction.normalize': on };
+    },
+    { late: true, note: 'refused in bypass mode with weights' },
   ),
   means(
     'algorithm.use_pf_ppo',
