@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { openDescribedAgent } from '../agent/described-agent.ts';
 import { loadChatFormat } from '../chat/model-files.ts';
 import type { Dataset } from '../dataset/dataset.ts';
@@ -6,7 +7,7 @@ import { limitPrompts } from '../dataset/prompt-length.ts';
 import { type TaskRow, taskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
-import { OPTIONS, type TrainOptions } from '../options.ts';
+import { type ChatOverrides, OPTIONS, type TrainOptions } from '../options.ts';
 import { openDescribedRewards } from '../reward/described-rewards.ts';
 import type { Message, ToolSchema } from '../types.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
@@ -43,11 +44,12 @@ export async function assembleRun(
       warn,
     });
     opened.push(agent);
+    const chat = await chatOf(run.chat);
     const open = async (files: readonly string[]) => {
       const rows = await openRows(files, run);
       opened.push(rows);
       const schemas = new Map(agent.agent.tools.map((tool) => [tool.name, tool.schema]));
-      return limitRows(rows, run, schemas);
+      return limitRows(rows, run, chat, schemas);
     };
     const tasks = await open(run.tasks.files);
     const validation = run.validation.files.length > 0 ? await open(run.validation.files) : undefined;
@@ -76,11 +78,7 @@ export async function assembleRun(
         tokensPerTrajectory: run.limits.tokensPerTrajectory,
         warn,
       }),
-      chat: {
-        ...(run.chat.format === 'auto' ? {} : { toolFormat: run.chat.format }),
-        ...(run.chat.template === null ? {} : { template: run.chat.template }),
-        templateVariables: run.chat.templateOptions,
-      },
+      chat,
       trackers,
       backend: assembleBackend(run.servers, warn),
     };
@@ -89,6 +87,14 @@ export async function assembleRun(
     await close();
     throw error;
   }
+}
+
+async function chatOf({ format, template, templateOptions }: DescribedRun['chat']): Promise<ChatOverrides> {
+  return {
+    ...(format === 'auto' ? {} : { toolFormat: format }),
+    ...(template === null ? {} : { template: await readFile(expandHome(template), 'utf8') }),
+    templateVariables: templateOptions,
+  };
 }
 
 async function openRows(files: readonly string[], { tasks }: DescribedRun): Promise<Dataset<TaskRow>> {
@@ -100,14 +106,18 @@ async function openRows(files: readonly string[], { tasks }: DescribedRun): Prom
   return limit === null ? good : good.take(limit);
 }
 
-/** Counted with the schemas of the tools that a task is offered, as the model will see it. */
+/** Counted with the run's template and the schemas of the tools that a task is offered, as the model will see it. */
 async function limitRows(
   rows: Dataset<TaskRow>,
-  { tasks, model }: DescribedRun,
+  { tasks, model, trustPrompt }: DescribedRun,
+  chat: ChatOverrides,
   schemas: ReadonlyMap<string, ToolSchema>,
 ): Promise<Dataset<TaskRow>> {
   if (tasks.maxPromptTokens === null) return rows;
-  const format = await loadChatFormat(expandHome(model), {});
+  const format = await loadChatFormat(expandHome(model), {
+    ...chat,
+    trustPromptSpecialTokens: trustPrompt,
+  });
   return limitPrompts(rows, {
     maxTokens: tasks.maxPromptTokens,
     tooLong: tasks.tooLong as 'error',
