@@ -64,7 +64,8 @@ export function assignCredit(batch: Batch, algorithm: Algorithm, input: CreditIn
   const estimated = estimateAdvantages(trajectories, algorithm.advantage);
   const advantages = cut(batch, estimated.advantages);
   const returns = estimated.returns && cut(batch, estimated.returns);
-  const rewardKl = penalties && mean(penalties.filter((list) => list.length > 0).map(mean));
+  const counted = penalties?.filter((list) => list.length > 0) ?? [];
+  const rewardKl = counted.length > 0 ? mean(counted.map(mean)) : undefined;
   return {
     advantages,
     ...(returns ? { returns } : {}),

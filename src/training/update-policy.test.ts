@@ -387,3 +387,25 @@ describe('PPO', () => {
     expect(shared.trainer.values.some((value) => value > 0.1)).toBe(true);
   });
 });
+
+test('a step without groups has finite metrics, and leaves the KL coefficient as it was', async () => {
+  const trainer = tabularPolicy();
+  const adaptive = { target: 0.1, horizon: 100 };
+  for (const algorithm of [
+    grpo({ kl: { as: 'reward', coefficient: 0.01, adaptive }, correction: corrections.tokenTruncated() }),
+    ppo(),
+  ]) {
+    const { metrics, state, notices } = await update({
+      trainer,
+      critic: tabularPolicy(),
+      reference: tabularPolicy(),
+      batch: batchOf([], algorithm),
+      algorithm,
+      state: { watched: {}, klCoefficient: 0.02 },
+    });
+    expect(metrics['actor/updates']).toBe(0);
+    expect(Object.entries(metrics).filter(([, value]) => !Number.isFinite(value))).toEqual([]);
+    if (algorithm.kl) expect(state.klCoefficient).toBe(0.02);
+    expect(notices).toEqual([]);
+  }
+});

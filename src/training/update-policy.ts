@@ -292,7 +292,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
     ...actor?.metrics,
     ...correction?.metrics,
     ...(filtered ? { 'training/filtration/kept_share': filtered.keptShare } : {}),
-    ...(scored?.entropy ? { 'actor/entropy': mean(flatten(scored.entropy)) } : {}),
+    ...(scored?.entropy?.length ? { 'actor/entropy': mean(flatten(scored.entropy)) } : {}),
     ...rolloutGap(
       seen.map((index) => before![index]!),
       seen.map((index) => behaviour[index]!),
@@ -303,6 +303,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
   const skipped = actor?.skippedUpdates
     ? await skipOrStop(options, brokenGradient(actor.skippedUpdates, brokenBatches, batch, options.guard))
     : undefined;
+<<<<<<< HEAD
   const seenByHealth = {
     ...metrics,
     'critic/score/mean': mean(batch.trajectories.map(({ score }) => score)),
@@ -313,6 +314,14 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
     algorithm.kl?.adaptive && credit.rewardKl !== undefined
       ? adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, algorithm.kl.adaptive)
       : undefined;
+=======
+  const health = watchHealth(metrics, state.watched);
+  const nextKl = algorithm.kl?.adaptive
+    ? credit.rewardKl === undefined
+      ? state.klCoefficient
+      : adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, algorithm.kl.adaptive)
+    : undefined;
+>>>>>>> 5612b55 (a step without groups has finite metrics and leaves the KL coefficient as it was)
   return {
     metrics,
     notices: [...(actor?.notices ?? []), ...(skipped ? [skipped.reason] : []), ...health.notices],

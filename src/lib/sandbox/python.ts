@@ -39,7 +39,7 @@ function makeSandbox(means: Means): Sandbox {
     boundary: 'system',
     run: (code, options) => runOnce(code, means, running, options),
     close: async () => {
-      for (const child of running) child.kill('SIGKILL');
+      running.forEach(kill);
     },
   };
 }
@@ -91,7 +91,7 @@ function runOnce(
     const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
     const end = (why: SandboxResult['status']) => {
       ended ??= why;
-      child.kill('SIGKILL'); // the first process of the namespace: the kernel ends all others with it
+      kill(child); // the first process of the namespace: the kernel ends all others with it
     };
     const timer = setTimeout(() => end('timeout'), limits.milliseconds);
     const onAbort = () => end('timeout');
@@ -134,4 +134,9 @@ function runOnce(
       settle(exitCode === 152 || exitCode === 137 || killedBy ? 'timeout' : 'error');
     });
   });
+}
+
+/** Where the program could not be started there is no process, and Node would signal the whole process group. */
+function kill(child: ChildProcess): void {
+  if (child.pid !== undefined) child.kill('SIGKILL');
 }

@@ -190,6 +190,7 @@ function interpreter(child: ChildProcess, { outputBytes }: SandboxLimits): Inter
         else look();
       }),
     errors: () => errors.trim(),
-    kill: () => void child.kill('SIGKILL'),
+    // Where the program could not be started, Node would signal the whole process group.
+    kill: () => void (child.pid !== undefined && child.kill('SIGKILL')),
   };
 }
