@@ -303,25 +303,20 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
   const skipped = actor?.skippedUpdates
     ? await skipOrStop(options, brokenGradient(actor.skippedUpdates, brokenBatches, batch, options.guard))
     : undefined;
-<<<<<<< HEAD
-  const seenByHealth = {
-    ...metrics,
-    'critic/score/mean': mean(batch.trajectories.map(({ score }) => score)),
-    'response_length/mean': mean(batch.trajectories.map(({ responseTokens }) => responseTokens)),
-  };
+  const seenByHealth =
+    batch.trajectories.length === 0
+      ? metrics
+      : {
+          ...metrics,
+          'critic/score/mean': mean(batch.trajectories.map(({ score }) => score)),
+          'response_length/mean': mean(batch.trajectories.map(({ responseTokens }) => responseTokens)),
+        };
   const health = watchHealth(seenByHealth, state.watched);
-  const nextKl =
-    algorithm.kl?.adaptive && credit.rewardKl !== undefined
-      ? adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, algorithm.kl.adaptive)
-      : undefined;
-=======
-  const health = watchHealth(metrics, state.watched);
   const nextKl = algorithm.kl?.adaptive
     ? credit.rewardKl === undefined
       ? state.klCoefficient
       : adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, algorithm.kl.adaptive)
     : undefined;
->>>>>>> 5612b55 (a step without groups has finite metrics and leaves the KL coefficient as it was)
   return {
     metrics,
     notices: [...(actor?.notices ?? []), ...(skipped ? [skipped.reason] : []), ...health.notices],
