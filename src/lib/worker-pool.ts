@@ -29,8 +29,12 @@ export function workerPool(start: () => Worker, size: number): WorkerPool {
   const slots = semaphore(size);
   const idle: Worker[] = [];
   const all = new Set<Worker>();
-  const drop = async (worker: Worker) => {
+  const forget = (worker: Worker) => {
     all.delete(worker);
+    if (idle.includes(worker)) idle.splice(idle.indexOf(worker), 1);
+  };
+  const drop = async (worker: Worker) => {
+    forget(worker);
     await worker.terminate();
   };
   const limited = <R>(
@@ -44,6 +48,8 @@ export function workerPool(start: () => Worker, size: number): WorkerPool {
     if (known) return known;
     const worker = start();
     all.add(worker);
+    // It may also end while nothing is asked of it: what a question left behind may throw later.
+    worker.on('error', () => forget(worker)).on('exit', () => forget(worker));
     try {
       await limited((abort) => nextMessage(worker, abort), START_MS, signal);
       return worker;
@@ -74,7 +80,7 @@ export function workerPool(start: () => Worker, size: number): WorkerPool {
           throw reason;
         });
         worker.unref();
-        idle.push(worker);
+        if (all.has(worker)) idle.push(worker);
         if ('error' in answer) throw new ThrownInside(answer.error);
         return (answer as { readonly value: R }).value;
       }, signal),
