@@ -877,6 +877,36 @@ describe('a rollout', () => {
     ] as const;
     for (const [type, given] of classes) await expect(rollout(setUp(given).options)).rejects.toThrow(type);
   });
+
+  test('measures the tolerated share against every attempt in progress during the step', async () => {
+    let begun = 0;
+    const someFail = (isFailing: (number: number) => boolean) =>
+      openRollout(
+        setUp({
+          agent: agent<Question>(() => {
+            if (isFailing(begun++)) throw new Error('typo');
+          }),
+        }).options,
+      );
+    const group = { index: 5, task: { question: 'How many?' }, step: 3, firstAttempt: 0, attempts: 4 };
+    const refilled = someFail((number) => number % 4 === 0);
+    refilled.begin(4);
+    for (let round = 0; round < 5; round++) await refilled.group(group);
+    refilled.throwIfTooMany();
+
+    begun = 0;
+    const ahead = someFail((number) => number < 3);
+    const started = Array.from({ length: 3 }, () => ahead.group(group));
+    ahead.begin(4); // the step's own attempts, and those that began before it
+    await Promise.all(started);
+    ahead.throwIfTooMany();
+
+    begun = 0;
+    const failing = someFail(() => true);
+    failing.begin(4);
+    await failing.group(group);
+    expect(failing.throwIfTooMany).toThrow(/^3 of 4 attempts failed/);
+  });
 });
 
 describe('a group of the first attempts to end', () => {

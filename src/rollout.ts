@@ -88,7 +88,7 @@ interface GroupToRoll<T> {
 
 /** A rollout group by group: what all of them share is opened once. */
 export interface Rollout<T> {
-  /** A step begins: progress and failures are counted from 0, against so many attempts. */
+  /** A step begins: progress and failures are counted from 0, against so many attempts or more. */
   begin(attempts: number, options?: { readonly stopOnAgentFailure?: boolean }): void;
   group(request: GroupToRoll<T>): Promise<Group<T>>;
   /** Rewards that see a whole batch. */
@@ -131,9 +131,11 @@ export function openRollout<T>(options: Omit<RolloutOptions<T>, 'tasks' | 'attem
       const attempt = async (number: number) => {
         const counted = progress;
         counted.started();
+        failures.started();
         const setup = { ...shared, attempt: firstAttempt + number };
         const scored = await attemptTask(options, setup, { ...scoring, signal });
         counted.ended(scored);
+        failures.ended();
         if (scoredAlone) options.onTrajectory?.(scored);
         if (failures.add(scored.trajectory)) stop.abort('the rollout failed');
         ended.push(scored);

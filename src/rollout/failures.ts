@@ -4,28 +4,40 @@ import type { Trajectory } from '../types.ts';
 
 /** Counts failures by cause; says when there are too many, and throws the error that names cause and example. */
 export function watchFailures<T>(tolerateFailedShare = 0.5) {
-  let total = 0;
+  let planned = 0;
+  let running = 0;
+  /** Attempts that were in progress since the step began: refills and groups started ahead are more than planned. */
+  let seen = 0;
   let stopOnAgentFailure = false;
   const examples = new Map<string, { readonly id: string; readonly message: string; count: number }>();
   let fatal: Error | undefined;
   return {
     begin: (attempts: number, stops: boolean) => {
-      total = attempts;
+      planned = attempts;
+      seen = running;
       stopOnAgentFailure = stops;
       examples.clear();
     },
+    started: () => {
+      running++;
+      seen++;
+    },
+    ended: () => {
+      running--;
+    },
     add: ({ id, end }: Trajectory<T>): boolean => {
       if (end.kind !== 'failed' || fatal) return false;
-      const seen = examples.get(end.boundary) ?? { id, message: end.message, count: 0 };
-      examples.set(end.boundary, seen);
-      seen.count++;
+      const example = examples.get(end.boundary) ?? { id, message: end.message, count: 0 };
+      examples.set(end.boundary, example);
+      example.count++;
+      const total = Math.max(planned, seen);
       if (end.boundary === 'agent' && stopOnAgentFailure) {
         fatal = new ConfigError(`the agent threw in trajectory ${id}: ${end.message}`, {
           cause: causeOf(end),
         });
-      } else if (seen.count > tolerateFailedShare * total) {
-        const what = `${seen.count} of ${total} attempts failed (${end.boundary}), more than the tolerated share of ${tolerateFailedShare}`;
-        fatal = new ERROR_OF[end.boundary](`${what}; for example ${seen.id}: ${seen.message}`);
+      } else if (example.count > tolerateFailedShare * total) {
+        const what = `${example.count} of ${total} attempts failed (${end.boundary}), more than the tolerated share of ${tolerateFailedShare}`;
+        fatal = new ERROR_OF[end.boundary](`${what}; for example ${example.id}: ${example.message}`);
       }
       return fatal !== undefined;
     },
