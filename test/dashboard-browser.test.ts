@@ -9,6 +9,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { startDashboard, tokenizerOf } from '../src/cli/watch.ts';
 import { createReport } from '../src/watch/dashboard/report.ts';
 import type { Dashboard } from '../src/watch/dashboard/server.ts';
+import { appendMetrics, discardPast, readMetrics } from '../src/watch/run-directory.ts';
+import { readStepIndex } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
 const CHROMIUM = [
@@ -225,6 +227,30 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await page.getByRole('img', { name: /^Processors: sums from .*; crashed from / }).waitFor();
     await open('step?run=crashed');
     await page.getByRole('table', { name: 'Attempts of step 2' }).waitFor();
+  }, 60_000);
+
+  test('a step that a resumed run repeats is shown as it is now, without a reload', async () => {
+    const resumed = join(folder, 'resumed');
+    await cp(sums(), resumed, { recursive: true });
+    await dashboard.close();
+    dashboard = await startDashboard({ runs: [resumed], port: 0, say: () => {} });
+    await open('step?step=3');
+    const rows = page.getByRole('table', { name: 'Attempts of step 3' }).getByRole('row');
+    await rows.nth(2).waitFor();
+    const last = rows.nth((await rows.count()) - 1);
+    const metrics = await readMetrics(resumed);
+    const index = await readStepIndex(resumed, 3);
+    await discardPast(resumed, 2, 'test');
+    const again = { ...index, trajectories: index.trajectories.slice(0, 1) };
+    for (const part of ['jsonl', 'tokens'])
+      await cp(
+        join(sums(), 'trajectories', `step_3.${part}`),
+        join(resumed, 'trajectories', `step_3.${part}`),
+      );
+    await writeFile(join(resumed, 'trajectories', 'step_3.index.json'), JSON.stringify(again));
+    await appendMetrics(resumed, metrics.at(-1)!);
+    await last.waitFor({ state: 'detached' });
+    await rows.nth(1).waitFor();
   }, 60_000);
 
   test('images of tasks and tools are kept with the run, sent to the server, and shown, in a report too', async () => {

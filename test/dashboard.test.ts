@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, readFile, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { forkTrajectory, positionIn } from '../src/cli/fork.ts';
 import { startDashboard, textsOf } from '../src/cli/watch.ts';
 import type { Dashboard } from '../src/watch/dashboard/server.ts';
-import { createRunDirectory, readMetrics } from '../src/watch/run-directory.ts';
+import { appendMetrics, createRunDirectory, discardPast, readMetrics } from '../src/watch/run-directory.ts';
 import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
@@ -177,6 +177,46 @@ test('tokens that encoding their text again would not give are told', async () =
     await other.close();
   }
 });
+
+test('a resumed run is shown as it is now, whatever was read before', async () => {
+  const folder = join(await mkdtemp(join(tmpdir(), 'rollcall-resumed-')), 'resumed');
+  await cp(run, folder, { recursive: true });
+  const broken = join(folder, '..', 'broken');
+  await createRunDirectory(broken, {});
+  const other = await startDashboard({ runs: [folder, broken], port: 0, say: () => {} });
+  const ask = async <R>(path: string) => (await (await fetch(`${other.url}api/runs${path}`)).json()) as R;
+  type Runs = { runs: { id: string; step: number | null; metricsFile: number }[] };
+  type Series = { steps: number[]; series: Record<string, number[]> };
+  type Step = { attempts: { taskIndex: number }[] };
+  try {
+    const before = (await ask<Runs>('')).runs.find(({ id }) => id === 'resumed')!;
+    const { taskIndex } = (await ask<Step>('/resumed/steps/3')).attempts[0]!;
+    await ask(`/resumed/tasks/${taskIndex}`);
+
+    await discardPast(folder, 2, 'test');
+    const metrics = { again: 1, ['x'.repeat(9_999)]: 1 }; // the file is longer than it was
+    await appendMetrics(folder, { step: 3, seconds: 9, metrics });
+    const task = { taskIndex: 9_999, task: {}, attempts: [] };
+    await writeTrajectories(folder, 3, [task]);
+    const { steps, series } = await ask<Series>('/resumed/metrics');
+    expect(steps).toEqual([0, 1, 2, 3]);
+    expect(series['again']).toEqual([null, null, null, 1]);
+    expect((await ask<Step>('/resumed/steps/3')).attempts).toEqual([]);
+    expect(await ask<{ steps: number[] }>(`/resumed/tasks/${taskIndex}`)).not.toMatchObject({
+      steps: expect.arrayContaining([3]),
+    });
+
+    await writeFile(join(broken, 'metrics.jsonl'), 'no json\n');
+    const { runs } = await ask<Runs>('');
+    expect(runs.find(({ id }) => id === 'resumed')!.metricsFile).not.toBe(before.metricsFile);
+    expect(runs.find(({ id }) => id === 'broken')!.step).toBeNull();
+    expect(await ask('/broken/metrics')).toMatchObject({ error: expect.stringContaining('no json') });
+    await writeFile(join(broken, 'metrics.jsonl'), '{"step":1,"seconds":1,"metrics":{}}\n');
+    expect((await ask<Series>('/broken/metrics')).steps).toEqual([1]);
+  } finally {
+    await other.close();
+  }
+}, 60_000);
 
 test('a fork of one of two attempts with the same numbers is told when it began', () => {
   const at = (step: number, taskIndex: number) => ({

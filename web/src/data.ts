@@ -1,5 +1,6 @@
 /** What the server knows, asked once. In a report the answers lie in the page itself. */
 import { useEffect, useState, useSyncExternalStore } from 'react';
+import type { RunList } from '../../src/watch/dashboard/api.ts';
 
 declare global {
   interface Window {
@@ -33,7 +34,11 @@ function load(path: string): Promise<unknown> {
   const answer = ask(path);
   answers.set(path, answer);
   answer.then(
-    (value) => ready.set(path, value),
+    (value) => {
+      const before = ready.get(path);
+      ready.set(path, value);
+      if (path === api.runs() && wasResumed(before as RunList | undefined, value as RunList)) forgetSteps();
+    },
     () => answers.delete(path),
   );
   const oldest = answers.keys().next().value;
@@ -102,14 +107,29 @@ export const post = async <T>(path: string, body: unknown): Promise<T> => {
   return answer;
 };
 
-/** What changes while a run goes on is asked again; a complete step never changes. */
+/** What changes while a run goes on is asked again; a complete step changes only when a resumed run repeats it. */
 function refresh(): void {
   for (const path of [...answers.keys()]) {
-    if (!path.endsWith('/metrics') && path !== 'api/runs' && !path.includes('/tasks/')) continue;
+    if (!path.endsWith('/metrics') && path !== api.runs() && !path.includes('/tasks/')) continue;
     answers.delete(path);
     load(path).then(tell, () => {});
   }
   tell();
+}
+
+const wasResumed = (before: RunList | undefined, now: RunList) =>
+  now.runs.some(({ id, metricsFile }) => {
+    const known = before?.runs.find((run) => run.id === id);
+    return known !== undefined && known.metricsFile !== metricsFile;
+  });
+
+/** Of all runs: evaluations and forks lie within one that was resumed. */
+function forgetSteps(): void {
+  for (const path of [...answers.keys()]) {
+    if (!path.includes('/steps/')) continue;
+    answers.delete(path);
+    ready.delete(path);
+  }
 }
 
 function tell(): void {
@@ -126,6 +146,7 @@ function subscribe(listener: () => void): () => void {
 export function followRuns(): void {
   if (isReport) return;
   const events = new EventSource('api/events');
+  events.addEventListener('open', refresh); // what changed before, or while the connection was lost, was not told
   events.addEventListener('changed', refresh);
 }
 

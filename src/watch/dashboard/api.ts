@@ -13,6 +13,8 @@ export interface RunSummary {
   readonly step: number | null;
   readonly plannedSteps: number | null;
   readonly seconds: number | null;
+  /** Which file metrics.jsonl is: a resume writes another, and may then repeat steps. */
+  readonly metricsFile: number | null;
   readonly model: string;
   readonly algorithm: string;
   readonly agent: string;

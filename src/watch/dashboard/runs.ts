@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { open, readdir, readFile, stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import { ConfigError } from '../../errors.ts';
+import { isMissing } from '../../lib/files.ts';
 import { listEvaluations } from '../evaluation-store.ts';
 import { runPaths } from '../run-directory.ts';
 import { listSteps, readStepIndex, type StepIndex } from '../trajectory-store.ts';
@@ -19,8 +20,8 @@ export class WatchedRun {
   readonly parent: string | undefined;
   readonly #name: string;
   readonly #metrics: MetricsTail;
-  readonly #indexes = new Map<number, Promise<StepIndex>>();
-  readonly #tasks = new Map<number, Set<number>>();
+  readonly #indexes = new Map<number, { readonly mark: string; readonly index: Promise<StepIndex> }>();
+  readonly #tasks = new Map<number, { readonly mark: string; readonly tasks: Set<number> }>();
 
   constructor(id: string, name: string, directory: string, parent?: string) {
     this.id = id;
@@ -33,15 +34,14 @@ export class WatchedRun {
   async summary(now: number): Promise<RunSummary> {
     const paths = runPaths(this.directory);
     const options = await readJson(paths.options);
-    const { steps, seconds } = await this.#metrics.read();
-    const changed = await stat(paths.metrics).then(
-      ({ mtimeMs }) => mtimeMs,
-      () => 0,
-    );
+    // A damaged run is listed too; what is wrong with it is said where its metrics are asked for.
+    const { steps, seconds } = await this.#metrics.read().catch(() => ({ steps: [], seconds: [] }));
+    const written = await stat(paths.metrics).catch(() => undefined);
     const isFinished = existsSync(paths.summary);
     const fork = (options['fork'] as ForkOrigin | undefined) ?? null;
     const isPart = this.parent !== undefined;
-    const state = isFinished || isPart ? 'finished' : now - changed < LIVE_MS ? 'live' : 'stopped';
+    const state =
+      isFinished || isPart ? 'finished' : now - (written?.mtimeMs ?? 0) < LIVE_MS ? 'live' : 'stopped';
     return {
       id: this.id,
       name: this.#name,
@@ -49,6 +49,7 @@ export class WatchedRun {
       step: steps.at(-1) ?? (isPart ? (await listSteps(this.directory)).at(-1) : undefined) ?? null,
       plannedSteps: typeof options['steps'] === 'number' ? options['steps'] : null,
       seconds: seconds.at(-1) ?? null,
+      metricsFile: written?.ino ?? null,
       model: basename(String(options['model'] ?? '')),
       algorithm: nameOf(options['algorithm']),
       agent: nameOf(options['agent']),
@@ -65,25 +66,21 @@ export class WatchedRun {
 
   /** Changes when there is something new to show. */
   async mark(): Promise<string> {
-    const paths = runPaths(this.directory);
-    const of = (path: string) =>
-      stat(path).then(
-        ({ size, mtimeMs }) => `${size}:${mtimeMs}`,
-        () => '',
-      );
-    return (await Promise.all([paths.metrics, paths.trajectories, paths.summary].map(of))).join(' ');
+    const { metrics, trajectories, summary } = runPaths(this.directory);
+    return (await Promise.all([metrics, trajectories, summary].map(markOf))).join(' ');
   }
 
-  /** A step's index, or undefined. The newest few are kept: a complete step never changes. */
+  /** A step's index, or undefined. The newest few are kept until a resumed run writes the step again. */
   async index(step: number): Promise<StepIndex | undefined> {
+    const mark = await markOf(this.#indexPath(step));
     const known = this.#indexes.get(step);
     this.#indexes.delete(step);
-    const index = known ?? readStepIndex(this.directory, step);
-    this.#indexes.set(step, index);
+    const kept = known?.mark === mark ? known : { mark, index: readStepIndex(this.directory, step) };
+    this.#indexes.set(step, kept);
     const oldest = this.#indexes.keys().next().value;
     if (this.#indexes.size > KEPT_INDEXES && oldest !== undefined) this.#indexes.delete(oldest);
     try {
-      return await index;
+      return await kept.index;
     } catch {
       this.#indexes.delete(step); // it may be written later
       return undefined;
@@ -93,25 +90,38 @@ export class WatchedRun {
   /** Steps in which a task was attempted. Indexes are read once, for their task numbers alone. */
   async stepsOfTask(task: number): Promise<number[]> {
     const found: number[] = [];
-    for (const step of await listSteps(this.directory)) {
-      let tasks = this.#tasks.get(step);
-      if (!tasks) {
-        const text = await readFile(
-          join(runPaths(this.directory).trajectories, `step_${step}.index.json`),
-          'utf8',
-        );
-        tasks = new Set(Array.from(text.matchAll(/"taskIndex":(\d+)/g), ([, number]) => Number(number)));
-        this.#tasks.set(step, tasks);
-      }
-      if (tasks.has(task)) found.push(step);
-    }
+    for (const step of await listSteps(this.directory))
+      if ((await this.#tasksOf(step)).has(task)) found.push(step);
     return found;
   }
+
+  async #tasksOf(step: number): Promise<Set<number>> {
+    const mark = await markOf(this.#indexPath(step));
+    const known = this.#tasks.get(step);
+    if (known?.mark === mark) return known.tasks;
+    const text = await readFile(this.#indexPath(step), 'utf8');
+    const tasks = new Set(Array.from(text.matchAll(/"taskIndex":(\d+)/g), ([, number]) => Number(number)));
+    this.#tasks.set(step, { mark, tasks });
+    return tasks;
+  }
+
+  #indexPath(step: number): string {
+    return join(runPaths(this.directory).trajectories, `step_${step}.index.json`);
+  }
 }
+
+/** Another one whenever a file was written to, replaced or removed. */
+const markOf = (path: string): Promise<string> =>
+  stat(path).then(
+    ({ ino, size, mtimeMs }) => `${ino}:${size}:${mtimeMs}`,
+    () => '',
+  );
 
 /** metrics.jsonl in columns, read on from where it was: a line is parsed once. */
 class MetricsTail {
   readonly #path: string;
+  /** The file's number: a resume takes out lines past the checkpoint, in a new file under the same name. */
+  #ino = 0;
   #offset = 0;
   #steps: number[] = [];
   #seconds: number[] = [];
@@ -123,20 +133,21 @@ class MetricsTail {
   }
 
   async read(): Promise<Omit<MetricsView, 'recorded'>> {
-    this.#reading = this.#reading.then(() => this.#readOn());
+    this.#reading = this.#reading.catch(() => {}).then(() => this.#readOn());
     await this.#reading;
     return { steps: this.#steps, seconds: this.#seconds, series: this.#series };
   }
 
   async #readOn(): Promise<void> {
-    const size = await stat(this.#path).then(
-      (found) => found.size,
-      () => 0,
-    );
-    if (size < this.#offset) this.#startOver(); // resumed: lines past the checkpoint were taken out
-    if (size === this.#offset) return;
-    const file = await open(this.#path, 'r');
+    const file = await open(this.#path, 'r').catch((error) => {
+      if (isMissing(error)) return undefined;
+      throw error;
+    });
+    if (!file) return this.#startOver(0);
     try {
+      const { ino, size } = await file.stat();
+      if (ino !== this.#ino || size < this.#offset) this.#startOver(ino);
+      if (size === this.#offset) return;
       const bytes = Buffer.alloc(size - this.#offset);
       const { bytesRead } = await file.read(bytes, 0, bytes.length, this.#offset);
       const end = bytes.subarray(0, bytesRead).lastIndexOf(10) + 1; // what follows is torn, or still being written
@@ -148,7 +159,8 @@ class MetricsTail {
     }
   }
 
-  #startOver(): void {
+  #startOver(ino: number): void {
+    this.#ino = ino;
     this.#offset = 0;
     this.#steps = [];
     this.#seconds = [];
