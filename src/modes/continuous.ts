@@ -80,7 +80,9 @@ export class Continuous<T> implements GroupSource<T> {
 
   state = () => this.#pool.state();
 
+  /** A step may have failed while the servers were paused; they may be gone, too. */
   async close() {
+    await this.settle().catch(() => {});
     await this.#pool.close();
   }
 

@@ -508,3 +508,29 @@ test.each([
   expect(started).toBe(before);
   await source.close();
 });
+
+test.each([
+  async () => {},
+  async () => {
+    throw new EngineError('all servers are gone');
+  },
+])('a step of the mode partial that fails leaves no server paused', async (answer) => {
+  const calls: string[] = [];
+  const source = schedule<Task>(partial({ extraTasks: 1 }), {
+    tasksPerStep: 1,
+    attemptsPerTask: 1,
+    steps: 3,
+    version: () => 0,
+    nextPlaces: (count) => Array.from({ length: count }, () => 0),
+    taskAt: async (index) => ({ index, task: {} }),
+    rollOut: async ({ index, task }) => ({ taskIndex: index, task, attempts: [] }),
+    pause: async () => void calls.push('pause'),
+    resume: () => {
+      calls.push('resume');
+      return answer();
+    },
+  });
+  await source.take(1); // and the trainer throws
+  await source.close();
+  expect(calls).toEqual(['pause', 'resume']);
+});
