@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -107,4 +108,15 @@ test('training raises the reward', async () => {
 test('one attempt per task is refused by GRPO before anything starts', async () => {
   const run = runToEnd(options(await newRun(), { attemptsPerTask: 1 }));
   await expect(run).rejects.toThrow(/attemptsPerTask is 1, but GRPO compares attempts/);
+});
+
+test('a start that failed does not keep the next one from its directory', async () => {
+  const runDir = await newRun();
+  const once = { steps: 1, tasksPerStep: 1, evaluation: { before: false, every: 0 } };
+  const misspelt = runToEnd(options(runDir, { ...once, model: './models/none' }));
+  await expect(misspelt).rejects.toThrow('no model at ./models/none');
+  expect(existsSync(runDir)).toBe(false);
+  const refused = runToEnd(options(runDir, { ...once, attemptsPerTask: 1 }));
+  await expect(refused).rejects.toThrow('attemptsPerTask is 1');
+  expect(await runToEnd(options(runDir, once))).toHaveLength(1);
 });

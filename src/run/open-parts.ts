@@ -50,13 +50,13 @@ export async function openParts<T extends Task>(options: ResolvedOptions<T>): Pr
   const { signal } = options;
   const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
   const backend: Backend = options.backend ?? embedded();
-  const resumed = await openDirectory(options);
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
     tools: options.agent.tools.length > 0,
     chat: options.chat,
     signal,
   });
+  const resumed = await openDirectory(options); // only now: a model that is not found leaves no trace
   const pixelsPerToken = await pixelsPerTokenOf(model);
   const images = imageBlobs(runPaths(options.runDir).blobs, { pixelsPerToken });
   const opened: { close(): Promise<void> }[] = [];

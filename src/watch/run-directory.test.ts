@@ -32,8 +32,15 @@ test('a torn last line is skipped by the reader and gone after a resume', async 
   expect((await readMetrics(directory)).map(({ step }) => step)).toEqual([1, 2]);
 });
 
-test('a directory that holds a run is not overwritten', async () => {
-  await expect(createRunDirectory(directory, {})).rejects.toThrow(/already holds a run.*--resume/);
+test('a directory that holds a run is not overwritten; one whose run never did a step is', async () => {
+  const again = () => createRunDirectory(directory, { steps: 4 });
+  await again();
+  expect(JSON.parse(await readFile(runPaths(directory).options, 'utf8'))).toMatchObject({ steps: 4 });
+  await appendMetrics(directory, line(1));
+  await expect(again()).rejects.toThrow(/already holds a run.*--resume/);
+  await rm(runPaths(directory).metrics);
+  await writeCheckpoint(directory, 1, {}, fill('one'), 1);
+  await expect(again()).rejects.toThrow(/already holds a run.*--resume/);
 });
 
 describe('checkpoints', () => {

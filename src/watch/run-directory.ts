@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { appendFile, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ConfigError } from '../errors.ts';
 import { isMissing, readJsonLines, writeFileAtomically } from '../lib/files.ts';
@@ -46,10 +46,14 @@ export const runPaths = (directory: string) => ({
 
 const checkpointName = (step: number) => `global_step_${step}`;
 
-/** Makes a new run directory; refuses one that holds a run, because nothing may be overwritten unasked. */
+/**
+ * Makes a new run directory; refuses one that holds a run, because nothing may be overwritten unasked. A start that
+ * failed before its first step left nothing to keep.
+ */
 export async function createRunDirectory(directory: string, options: unknown): Promise<void> {
   const paths = runPaths(directory);
-  if (existsSync(paths.metrics) || existsSync(paths.latest)) {
+  const written = await stat(paths.metrics).catch(() => undefined);
+  if (written?.size || existsSync(paths.latest)) {
     throw new ConfigError(
       `${directory} already holds a run; continue it with resume (--resume), or choose another runDir`,
     );
