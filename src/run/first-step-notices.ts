@@ -9,7 +9,8 @@ export function firstStepNotices(metrics: Metrics, hasTools: boolean): string[] 
         'look at a prompt with `rollcall preview`, show the call format in the prompt, or warm-start with `rollcall sft`.',
     );
   }
-  if ((metrics['groups/without_spread'] ?? 0) === (metrics['groups/total'] ?? 0)) {
+  const groups = metrics['groups/total'] ?? 0;
+  if (groups > 0 && metrics['groups/without_spread'] === groups) {
     notices.push(
       'In step 1 every group got the same reward for all its attempts, so nothing was learned. ' +
         'Look at a few with `rollcall show`; easier tasks, a warm start (rollcall sft) or a partial reward help.',

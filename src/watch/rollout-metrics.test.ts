@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Problem, ToolRun, Trajectory, Turn } from '../types.ts';
+import type { Metrics, Problem, ToolRun, Trajectory, Turn } from '../types.ts';
 import { rolloutMetrics } from './rollout-metrics.ts';
 
 const problem = (kind: Problem['kind']): Problem => ({ kind, message: kind, source: 'x' });
@@ -50,4 +50,15 @@ test('every mistake is counted once under its kind, those of calls that were run
     'tools/problems/unknown-tool': 1,
     'tools/problems/malformed-call': 1,
   });
+});
+
+test('attempts at a task that all got the same have no spread; a single attempt is not compared', () => {
+  const group = (count: number) => ({
+    taskIndex: 0,
+    task: {},
+    attempts: Array.from({ length: count }, () => attempt([])),
+  });
+  const counts = ({ 'groups/total': total, 'groups/without_spread': without }: Metrics) => [total, without];
+  expect(counts(rolloutMetrics([group(2), group(3)]))).toEqual([2, 2]);
+  expect(counts(rolloutMetrics([group(1), group(1)]))).toEqual([2, 0]);
 });

@@ -62,9 +62,10 @@ export function endName(end: Scored['trajectory']['end']): string {
   }
 }
 
-function hasNoSpread(group: Group): boolean {
-  const rewards = group.attempts.flatMap((attempt) => attempt.reward ?? []);
-  return rewards.every((reward) => reward === rewards[0]);
+/** A single attempt is not compared with others of its task: it lacks nothing. */
+function hasNoSpread({ attempts }: Group): boolean {
+  const rewards = attempts.flatMap((attempt) => attempt.reward ?? []);
+  return attempts.length > 1 && rewards.every((reward) => reward === rewards[0]);
 }
 
 const sampledTokens = ({ segments }: Trajectory) =>

@@ -1,0 +1,18 @@
+import { expect, test } from 'vitest';
+import { firstStepNotices } from './first-step-notices.ts';
+
+test('nothing to compare is said only of groups that could have been compared', () => {
+  const notices = (total: number, without: number) =>
+    firstStepNotices({ 'groups/total': total, 'groups/without_spread': without }, false);
+  expect(notices(4, 4)).toEqual([expect.stringContaining('every group got the same reward')]);
+  expect(notices(4, 3)).toEqual([]);
+  expect(notices(4, 0)).toEqual([]); // one attempt per task
+  expect(notices(0, 0)).toEqual([]);
+  expect(firstStepNotices({}, false)).toEqual([]);
+});
+
+test('tools that nobody called are named', () => {
+  const metrics = { 'tools/calls': 0, 'groups/total': 1, 'groups/without_spread': 0 };
+  expect(firstStepNotices(metrics, true)).toEqual([expect.stringContaining('no trajectory called a tool')]);
+  expect(firstStepNotices(metrics, false)).toEqual([]);
+});
