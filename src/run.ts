@@ -1,5 +1,6 @@
 import type { Dataset } from './dataset/dataset.ts';
 import type { SamplerState } from './dataset/sampler.ts';
+import { TrainerError } from './errors.ts';
 import { validationSets } from './evaluate.ts';
 import { Attestor } from './gateway/attest.ts';
 import type { Gateway } from './gateway/gateway.ts';
@@ -94,7 +95,7 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
 }
 
 async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Parts): Promise<Run<T>> {
-  const { resumed, model, format, images, trainer, reference, critic, server, sendFirst, sampler } = parts;
+  const { resumed, format, images, trainer, reference, critic, server, sendFirst, sampler } = parts;
   const { algorithm, notice } = parts;
   const { runDir, signal } = options;
   const clock = realClock();
@@ -140,6 +141,17 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
     const weights = await trainer.publish(version);
     await server.update(weights);
     if (attestor) await attest(attestor, server, trainer, weights.kind === 'lora' ? 'adapter' : 'weights');
+  }
+
+  /** To the last checkpoint. The model's own folder is no place to go back to: it holds neither critic nor adapter. */
+  async function goBack(reason: string) {
+    const checkpoint = await readLatestCheckpoint(runDir);
+    if (!checkpoint) {
+      throw new TrainerError(
+        `${reason}; there is no checkpoint yet, so the run cannot go back; a lower optimizer.learningRate may keep the weights whole, and a lower checkpoints.every leaves one sooner`,
+      );
+    }
+    await loadModels(models, checkpoint.path);
   }
 
   const run: Run<T> = {
@@ -221,9 +233,8 @@ async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Part
     },
     publish: async (update) => {
       updateState = update.state;
-      if (update.skipped?.weightsBroken) {
-        await loadModels(models, (await readLatestCheckpoint(runDir))?.path ?? model);
-      } else await refreshReference(models, step + 1, runDir);
+      if (update.skipped?.weightsBroken) await goBack(update.skipped.reason);
+      else await refreshReference(models, step + 1, runDir);
       version += 1;
       await sendWeights();
     },

@@ -21,6 +21,7 @@ import {
   train,
 } from 'rollcall';
 import { beforeAll, expect, test, vi } from 'vitest';
+import { TrainerError } from '../src/errors.ts';
 import { readStepIndex } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
@@ -198,6 +199,20 @@ test.each<[string, Spoil]>([
 });
 
 /** `before`, but `value` for the first attempt at each task of one step. */
+test('weights that break before the first checkpoint stop the run: there is nothing to go back to', async () => {
+  const run = await options({
+    backend: spoiling(1, async ({ load }) => load(await poisoned(model, 'model.norm.weight'))),
+    algorithm: grpo({ old: 'behaviour' }),
+    checkpoints: { every: 2 },
+  });
+  const failure = reports(run);
+  await expect(failure).rejects.toThrow(TrainerError);
+  await expect(failure).rejects.toThrow(
+    /step 1: after the update the policy's log-prob is .*; there is no checkpoint yet, .*checkpoints\.every/,
+  );
+  expect(existsSync(join(run.runDir, 'checkpoints', 'latest'))).toBe(false);
+});
+
 const spoiledReward = (step: number, value: number) =>
   reward<Letter>('spoiled', (context) =>
     context.trajectory.step === step && context.trajectory.attempt === 0 ? value : before.score(context),

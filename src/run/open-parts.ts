@@ -29,8 +29,6 @@ import { findSpeaking, openChatFormat } from './chat-format.ts';
 export interface Parts {
   /** Where it goes on. */
   readonly resumed: Checkpoint | undefined;
-  /** Folder of the model the run began with. */
-  readonly model: string;
   readonly format: ChatFormat;
   readonly images: ImageBlobs;
   readonly trainer: Trainer;
@@ -99,7 +97,6 @@ export async function openParts<T extends Task>(options: ResolvedOptions<T>): Pr
     const sendFirst = backend.sendsFirst ?? false;
     return {
       resumed,
-      model,
       format,
       images,
       trainer,
