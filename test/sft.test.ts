@@ -36,12 +36,17 @@ test('demonstrations are learned, and a resumed warm start ends with the same lo
   expect((await losses('stopped', 30, true)).at(-1)).toBe(whole.at(-1));
 });
 
-test('a row without an assistant message is named', async () => {
+test('a row without an assistant message is named, and the run can be started again', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'rollcall-sft-'));
   const demonstrations = arrayDataset(
     [{ messages: [{ role: 'user', content: 'x' }] satisfies Message[] }],
     'rows',
   );
-  const run = sft({ model: await tinyModel(), demonstrations, runDir: join(folder, 'run'), steps: 1 });
+  const options = { model: await tinyModel(), runDir: join(folder, 'run'), steps: 1 };
+  const backend = embedded({ threads: 1 });
+  const run = sft({ ...options, demonstrations, backend });
   await expect(run.next()).rejects.toThrow(/rows, row 0: a demonstration has `messages`/);
+  const righted = sft({ ...options, demonstrations: arrayDataset(rows), demonstrationsPerStep: 4, backend });
+  expect((await righted.next()).value).toMatchObject({ step: 1 }); // in the same directory
+  await righted.return();
 });
