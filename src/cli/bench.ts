@@ -8,6 +8,7 @@ import { realClock, sleep } from '../lib/clock.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { createRandom, hashSeed } from '../lib/random.ts';
 import { semaphore } from '../lib/semaphore.ts';
+import { number, whole, wholes } from './number.ts';
 
 interface BenchFlags {
   readonly url: readonly string[];
@@ -30,13 +31,13 @@ export function registerBench(program: Command): void {
     .description('trajectories a second of your own servers, at 1, 3 and 5 turns')
     .requiredOption('--url <url...>', 'such as http://127.0.0.1:30000')
     .option('--engine <name>', 'sglang (also for rollcall serve) or vllm', 'sglang')
-    .option('--turns <list>', 'turns of a trajectory, a measurement each', wholeList, [1, 3, 5])
-    .option('--trajectories <n>', 'in each measurement; four of each share a prompt', Number, 256)
-    .option('--concurrency <n>', 'in progress at once, over all servers', Number, 128)
-    .option('--prompt-tokens <n>', 'of the first prompt', Number, 512)
-    .option('--reply-tokens <n>', 'of a reply at most; a model may end earlier', Number, 128)
-    .option('--result-tokens <n>', 'of what answers a reply', Number, 64)
-    .option('--tool-ms <n>', 'between a reply and the next turn', Number, 0)
+    .option('--turns <list>', 'turns of a trajectory, a measurement each', wholes(1), [1, 3, 5])
+    .option('--trajectories <n>', 'in each measurement; four of each share a prompt', whole(1), 256)
+    .option('--concurrency <n>', 'in progress at once, over all servers', whole(1), 128)
+    .option('--prompt-tokens <n>', 'of the first prompt', whole(1), 512)
+    .option('--reply-tokens <n>', 'of a reply at most; a model may end earlier', whole(1), 128)
+    .option('--result-tokens <n>', 'of what answers a reply', whole(0), 64)
+    .option('--tool-ms <n>', 'between a reply and the next turn', number(0), 0)
     .option('--json', 'one JSON object a measurement')
     .addHelpText(
       'after',
@@ -46,12 +47,10 @@ export function registerBench(program: Command): void {
     .action(benchServers);
 }
 
-function wholeList(text: string): number[] {
-  return text.split(',').map(Number);
-}
-
 async function benchServers(flags: BenchFlags): Promise<void> {
-  check(flags);
+  if (flags.engine !== 'sglang' && flags.engine !== 'vllm') {
+    throw new ConfigError(`--engine is ${JSON.stringify(flags.engine)}; use sglang or vllm`);
+  }
   const servers = flags.url.map((url) =>
     flags.engine === 'vllm' ? new VllmServer({ url }) : new SglangServer({ url }),
   );
@@ -163,24 +162,6 @@ async function measure(
     ...(seen.saysCached ? { cached: seen.cached / seen.prompt } : {}),
   };
 }
-
-function check(flags: BenchFlags): void {
-  const { turns, trajectories, concurrency, promptTokens, replyTokens, resultTokens, toolMs, engine } = flags;
-  const whole = { turns, trajectories, concurrency, promptTokens, replyTokens };
-  for (const [name, value] of Object.entries(whole)) {
-    if ([value].flat().some((one) => !Number.isInteger(one) || one < 1)) {
-      throw new ConfigError(`--${dashed(name)} is ${value}; use whole numbers of 1 or more`);
-    }
-  }
-  for (const [name, value] of Object.entries({ resultTokens, toolMs })) {
-    if (!(value >= 0)) throw new ConfigError(`--${dashed(name)} is ${value}; use a number of 0 or more`);
-  }
-  if (engine !== 'sglang' && engine !== 'vllm') {
-    throw new ConfigError(`--engine is ${JSON.stringify(engine)}; use sglang or vllm`);
-  }
-}
-
-const dashed = (name: string) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 
 const COLUMNS: readonly (readonly [name: string, of: (measured: Measured) => string])[] = [
   ['turns', ({ turns }) => String(turns)],

@@ -10,6 +10,7 @@ import { rollout } from '../rollout.ts';
 import { openChatFormat } from '../run/chat-format.ts';
 import { readLatestCheckpoint } from '../watch/run-directory.ts';
 import { recordedRunFile } from './eval.ts';
+import { number, whole } from './number.ts';
 import { textOf } from './print-trajectory.ts';
 import { loadRunFile } from './run-file.ts';
 
@@ -25,8 +26,8 @@ export function registerChat(program: Command): void {
     .description('talk to the model of a run (its newest checkpoint) or of a directory, tools included')
     .argument('<run>', 'run directory, or a model directory')
     .option('--config <file>', "run file whose agent's tools are offered; the run's own if not given")
-    .option('--temperature <t>', '0 is greedy', Number, 0)
-    .option('--max-tokens <n>', 'tokens per reply', Number, 512)
+    .option('--temperature <t>', '0 is greedy', number(0), 0)
+    .option('--max-tokens <n>', 'tokens per reply', whole(1), 512)
     .action((run: string, flags: ChatFlags) => converse(run, flags));
 }
 

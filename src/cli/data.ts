@@ -14,6 +14,7 @@ import type { Row } from '../dataset/source.ts';
 import { taskRow } from '../dataset/task-row.ts';
 import { writeParquet } from '../dataset/write-parquet.ts';
 import { ConfigError } from '../errors.ts';
+import { whole } from './number.ts';
 
 interface OriginFlags {
   readonly local_dataset_path?: string;
@@ -66,8 +67,8 @@ export function registerData(program: Command): void {
     .command('show')
     .description('rows of a dataset file as JSON, and what is wrong with them')
     .argument('<files...>')
-    .option('--rows <count>', 'how many rows to print', Number, 1)
-    .option('--from <row>', 'the first row to print', Number, 0)
+    .option('--rows <count>', 'how many rows to print', whole(0), 1)
+    .option('--from <row>', 'the first row to print', whole(0), 0)
     .option('--check', 'read every row as a task and count the bad ones')
     .option('--skip-bad', 'pass over bad rows instead of stopping at the first')
     .action(show);

@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { openKernels } from '../engine/kernels/open.ts';
+import { whole } from './number.ts';
 
 const run = promisify(execFile);
 
@@ -18,16 +19,19 @@ interface Finding {
 
 interface DoctorFlags {
   readonly server?: readonly string[];
-  readonly port?: readonly string[];
+  readonly port?: readonly number[];
   readonly json?: boolean;
 }
+
+const port = whole(1, 65_535);
+const ports = (text: string, before: readonly number[] = []) => [...before, port(text)];
 
 export function registerDoctor(program: Command): void {
   program
     .command('doctor')
     .description('what this machine offers, what is used and why, and what is wrong')
     .option('--server <url...>', 'inference servers to ask')
-    .option('--port <port...>', 'ports that must be free')
+    .option('--port <port...>', 'ports that must be free', ports)
     .option('--json', 'print JSON')
     .action(async ({ server = [], port = [], json }: DoctorFlags) => {
       const findings = (
@@ -152,9 +156,9 @@ async function checkServer(url: string): Promise<Finding> {
   return { what: 'Server', found: `${url} answers, but not as SGLang or vLLM do`, state: 'wrong' };
 }
 
-async function checkPort(port: string): Promise<Finding> {
+async function checkPort(port: number): Promise<Finding> {
   const inUse = await new Promise<boolean>((resolve) => {
-    const socket = createConnection({ host: '127.0.0.1', port: Number(port), timeout: 1000 });
+    const socket = createConnection({ host: '127.0.0.1', port, timeout: 1000 });
     const settle = (answer: boolean) => {
       socket.destroy();
       resolve(answer);

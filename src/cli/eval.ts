@@ -11,6 +11,7 @@ import { type ResolvedOptions, resolveOptions } from '../options.ts';
 import type { Group, Task } from '../types.ts';
 import type { SourceEvaluation } from '../watch/evaluation.ts';
 import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { number, whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { createDisplay } from './progress.ts';
 import { loadRunFile } from './run-file.ts';
@@ -40,10 +41,10 @@ export function registerEval(program: Command): void {
       '--against <model>',
       'another run, checkpoint or model on the same tasks: what changed, task by task',
     )
-    .option('--tasks <n>', 'at most so many tasks of each set', Number, 200)
-    .option('--attempts <n>', 'attempts per task; more give best, majority and pass at k', Number, 1)
-    .option('--temperature <t>', '0 is greedy; use more than 0 with several attempts', Number, 0)
-    .option('--seed <n>', 'seed', Number, 1)
+    .option('--tasks <n>', 'at most so many tasks of each set', whole(1), 200)
+    .option('--attempts <n>', 'attempts per task; more give best, majority and pass at k', whole(1), 1)
+    .option('--temperature <t>', '0 is greedy; use more than 0 with several attempts', number(0), 0)
+    .option('--seed <n>', 'seed', whole(0), 1)
     .option('--url <url...>', 'sample from servers at these URLs; the model then only names the tokenizer')
     .option('--engine <engine>', 'of those servers: rollcall, sglang or vllm', 'rollcall')
     .option('--json', 'print JSON')

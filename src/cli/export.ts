@@ -9,6 +9,7 @@ import { mlflow } from '../watch/trackers/mlflow.ts';
 import { sendRun } from '../watch/trackers/send-run.ts';
 import { tensorboard } from '../watch/trackers/tensorboard.ts';
 import { wandb } from '../watch/trackers/wandb.ts';
+import { whole } from './number.ts';
 import { decoderOf } from './show.ts';
 
 interface ExportFlags {
@@ -56,11 +57,7 @@ export function registerExport(program: Command): void {
     .option('--experiment <name>', 'name of the run there; that of its folder if not given')
     .option('--traces', 'also every trajectory, as a trace')
     .option('--text', 'with --traces: messages and the text of tokens, not ids alone')
-    .option(
-      '--samples-per-step <n>',
-      'with --traces: all attempts at so many tasks of each step',
-      wholeNumber,
-    )
+    .option('--samples-per-step <n>', 'with --traces: all attempts at so many tasks of each step', whole(1))
     .addHelpText(
       'after',
       '\nExample: rollcall export runs/quickstart --to mlflow=http://127.0.0.1:5000 --traces',
@@ -76,11 +73,6 @@ export function registerExport(program: Command): void {
         console.error(`${tracker.name}: ${tracker.trace ? `${trajectories} traces` : `${lines} steps`} sent`);
       }
     });
-}
-
-function wholeNumber(text: string): number {
-  if (/^[1-9]\d*$/.test(text)) return Number(text);
-  throw new ConfigError(`--samples-per-step is ${text}; use a whole number from 1`);
 }
 
 function trackersOf(target: string, run: Parameters<Open>[1], traces: boolean): Tracker[] {

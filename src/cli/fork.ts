@@ -22,6 +22,7 @@ import {
   writeTrajectories,
 } from '../watch/trajectory-store.ts';
 import { recordedRunFile } from './eval.ts';
+import { whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { textOf } from './print-trajectory.ts';
 import { loadRunFile } from './run-file.ts';
@@ -44,21 +45,21 @@ export function registerFork(program: Command): void {
       'continue a recorded trajectory from a turn, with a message changed, and compare the outcomes',
     )
     .argument('<run>', 'run directory')
-    .argument('<step>', 'step', Number)
-    .argument('<task>', 'task, by its number in the dataset', Number)
-    .argument('<attempt>', 'attempt at it', Number)
-    .requiredOption('--turn <k>', 'the first turn that is sampled anew, from 1', Number)
+    .argument('<step>', 'step', whole(0))
+    .argument('<task>', 'task, by its number in the dataset', whole(0))
+    .argument('<attempt>', 'attempt at it', whole(0))
+    .requiredOption('--turn <k>', 'the first turn that is sampled anew, from 1', whole(1))
     .option(
       '--edit <number=text>',
       'replace the text of a message, numbered from 0; may be repeated',
       collect,
       [],
     )
-    .option('--attempts <n>', 'how many continuations', Number, 4)
+    .option('--attempts <n>', 'how many continuations', whole(1), 4)
     .option(
       '--began <step>',
       'the step it began in, where two of one step have the same numbers (asynchronous modes)',
-      Number,
+      whole(0),
     )
     .option('--checkpoint <step or directory>', "which weights; the run's newest checkpoint if not given")
     .option('--config <file>', "run file with agent and rewards; the run's own if not given")

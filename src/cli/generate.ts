@@ -5,6 +5,7 @@ import { findModelFolder } from '../chat/model-folder.ts';
 import { openServer } from '../engine/server.ts';
 import { ConfigError } from '../errors.ts';
 import type { SamplingParams } from '../inference/server.ts';
+import { number, positive, whole } from './number.ts';
 
 interface GenerateFlags {
   readonly model: string;
@@ -27,13 +28,13 @@ export function registerGenerate(program: Command): void {
     .description('continue a text with a model, as it is sampled')
     .argument('<text>', 'the text to continue; with --chat, what the user says')
     .requiredOption('--model <directory>', 'a model folder, or a name on the Hugging Face Hub')
-    .option('--max-tokens <n>', 'tokens of the reply', Number, 128)
-    .option('--temperature <t>', '0 is greedy', Number, 0)
-    .option('--top-p <p>', '1 is off', Number, 1)
-    .option('--top-k <k>', '-1 is off', Number, -1)
-    .option('--min-p <p>', '0 is off', Number, 0)
-    .option('--repetition-penalty <r>', '1 is off', Number, 1)
-    .option('--seed <n>', 'the same seed gives the same text', Number, 0)
+    .option('--max-tokens <n>', 'tokens of the reply', whole(1), 128)
+    .option('--temperature <t>', '0 is greedy', number(0), 0)
+    .option('--top-p <p>', '1 is off', number(0, 1), 1)
+    .option('--top-k <k>', '-1 is off', whole(-1), -1)
+    .option('--min-p <p>', '0 is off', number(0, 1), 0)
+    .option('--repetition-penalty <r>', '1 is off', positive, 1)
+    .option('--seed <n>', 'the same seed gives the same text', whole(0), 0)
     .option('--stop <text>', 'end where this text appears; may be repeated', collect, [])
     .option('--adapter <directory>', 'a LoRA adapter in the PEFT layout')
     .option('--chat', "put the text into the model's chat template")

@@ -5,12 +5,13 @@ import { createTokenizer } from '../chat/tokenizer.ts';
 import { readJson } from '../engine/model/files.ts';
 import { openTrainer } from '../engine/trainer.ts';
 import { ConfigError } from '../errors.ts';
+import { positive, wholes } from './number.ts';
 
 interface LogprobsOptions {
   readonly model: string;
-  readonly ids?: string;
+  readonly ids?: number[];
   readonly text?: string;
-  readonly temperature: string;
+  readonly temperature: number;
   readonly json?: boolean;
 }
 
@@ -19,17 +20,15 @@ export function registerLogprobs(program: Command): void {
     .command('logprobs')
     .description('log-probs and entropies of a text or of ids under a model, token by token')
     .requiredOption('--model <directory>', 'a model folder')
-    .option('--ids <ids>', 'token ids, separated by commas')
+    .option('--ids <list>', 'token ids, separated by commas', wholes(0))
     .option('--text <text>', 'text, encoded by the model’s tokenizer without special tokens added')
-    .option('--temperature <number>', 'divides the logits', '1')
+    .option('--temperature <t>', 'divides the logits', positive, 1)
     .option('--json', 'as JSON: {ids, logprobs, entropies}; nothing predicts the first token, so it has null')
     .action(logprobs);
 }
 
 async function logprobs(options: LogprobsOptions): Promise<void> {
-  const temperature = Number(options.temperature);
-  if (!(temperature > 0))
-    throw new ConfigError(`--temperature ${options.temperature}: a positive number is needed`);
+  const { temperature } = options;
   const encoding = readIds(options);
   const ids = Int32Array.from(encoding.ids);
   const targets = new Uint8Array(ids.length).fill(1);
@@ -62,12 +61,7 @@ const withoutFirst = (values: Float32Array) =>
 
 function readIds({ model, ids, text }: LogprobsOptions): { ids: number[]; tokens?: string[] } {
   if ((ids === undefined) === (text === undefined)) throw new ConfigError('give either --ids or --text');
-  if (ids !== undefined) {
-    const numbers = ids.split(',').map((part) => (part.trim() === '' ? Number.NaN : Number(part)));
-    const bad = numbers.findIndex((id) => !Number.isInteger(id) || id < 0);
-    if (bad >= 0) throw new ConfigError(`--ids: ${JSON.stringify(ids.split(',')[bad])} is not a token id`);
-    return { ids: numbers };
-  }
+  if (ids !== undefined) return { ids };
   return encode(model, text!);
 }
 

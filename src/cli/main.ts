@@ -38,19 +38,25 @@ export async function main(argv: readonly string[]): Promise<void> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
   });
-  const program = new Command('rollcall')
-    .description('Trains the model behind a tool-using agent by reinforcement learning.')
-    .version(packageVersion(), '--version', 'print the version')
-    .option('--debug', 'show stack traces of errors')
-    .exitOverride();
   const asked = argv.find((word) => !word.startsWith('-'));
-  const names = asked !== undefined && asked in COMMANDS ? [asked] : Object.keys(COMMANDS);
-  for (const name of names) (await COMMANDS[name]!())(program);
+  const program = await createProgram(asked);
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
     process.exitCode = report(error, argv.includes('--debug'));
   }
+}
+
+/** The program with the command asked for; with all of them where there is none of that name. */
+export async function createProgram(asked?: string): Promise<Command> {
+  const program = new Command('rollcall')
+    .description('Trains the model behind a tool-using agent by reinforcement learning.')
+    .version(packageVersion(), '--version', 'print the version')
+    .option('--debug', 'show stack traces of errors')
+    .exitOverride();
+  const names = asked !== undefined && asked in COMMANDS ? [asked] : Object.keys(COMMANDS);
+  for (const name of names) (await COMMANDS[name]!())(program);
+  return program;
 }
 
 function packageVersion(): string {

@@ -71,7 +71,7 @@ test('a wrong option of model new is named with its value', async () => {
     run('model', 'new', join(directory, 'm'), '--tokenizer', directory, ...more);
   await expect(make('--size', 'huge')).rejects.toThrow(/size huge is unknown; tiny, 1m/);
   await expect(make('--size', 'tiny', '--family', 'gpt2')).rejects.toThrow(/--family gpt2/);
-  await expect(make('--size', 'tiny', '--hidden', '1.5')).rejects.toThrow(/--hidden 1.5/);
+  await expect(make('--size', 'tiny', '--hidden', '1.5')).rejects.toThrow(/--hidden <n>' argument '1.5'/);
   await expect(run('model', 'info', join(directory, 'none'))).rejects.toThrow(ConfigError);
 });
 
@@ -97,9 +97,9 @@ test('logprobs prints those that torch computes, of ids and of the text they spe
 test('logprobs refuses what it cannot read', async () => {
   const model = ['--model', 'test/golden/engine/qwen3'];
   await expect(run('logprobs', ...model)).rejects.toThrow(/either --ids or --text/);
-  await expect(run('logprobs', ...model, '--ids', '1,x')).rejects.toThrow(/"x" is not a token id/);
-  await expect(run('logprobs', ...model, '--ids', '1,,2')).rejects.toThrow(/"" is not a token id/);
+  await expect(run('logprobs', ...model, '--ids', '1,x')).rejects.toThrow(/'1,x' is invalid/);
+  await expect(run('logprobs', ...model, '--ids', '1,,2')).rejects.toThrow(/'1,,2' is invalid/);
   await expect(run('logprobs', ...model, '--ids', '1', '--temperature', '0')).rejects.toThrow(
-    /--temperature 0/,
+    /--temperature <t>' argument '0'/,
   );
 });

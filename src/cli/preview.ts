@@ -7,6 +7,7 @@ import { grpo } from '../training/algorithms.ts';
 import { createBatch } from '../training/batch.ts';
 import { assignCredit } from '../training/credit.ts';
 import type { Group, Scored } from '../types.ts';
+import { whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { LEGEND, printTrajectory } from './print-trajectory.ts';
 import { loadRunFile } from './run-file.ts';
@@ -21,8 +22,8 @@ export function registerPreview(program: Command): void {
     .command('preview')
     .description('one task, two attempts, no training: turns, masks, tool calls, rewards, advantages')
     .argument('<config>', 'run file (a module that exports `options`)')
-    .option('--task <n>', 'which task of the dataset', Number, 0)
-    .option('--attempts <n>', 'how many attempts', Number, 2)
+    .option('--task <n>', 'which task of the dataset', whole(0), 0)
+    .option('--attempts <n>', 'how many attempts', whole(1), 2)
     .addHelpText('after', '\nExample: rollcall preview examples/calculator/train.ts')
     .action((config: string, flags: PreviewFlags) => preview(config, flags));
 }

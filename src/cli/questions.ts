@@ -7,6 +7,7 @@ import { bodyLimit } from 'hono/body-limit';
 import { z } from 'zod';
 import { answerQuestion, type HumanQuestion, openQuestions } from '../agent/interactions/human.ts';
 import { ConfigError } from '../errors.ts';
+import { port } from './number.ts';
 
 export function registerQuestions(program: Command): void {
   program
@@ -14,18 +15,12 @@ export function registerQuestions(program: Command): void {
     .description('the questions that trajectories ask a person: answer them here, or over HTTP')
     .argument('<directory>', 'where they are kept: config.directory of a HumanInteraction')
     .option('--list', 'only print them, as JSON lines')
-    .option('--http <port>', 'serve them on 127.0.0.1; 0 takes a free port')
-    .action(async (directory: string, { list, http }: { list?: boolean; http?: string }) => {
+    .option('--http <port>', 'serve them on 127.0.0.1; 0 takes a free port', port)
+    .action(async (directory: string, { list, http }: { list?: boolean; http?: number }) => {
       if (list) for (const question of await openQuestions(directory)) console.log(JSON.stringify(question));
-      else if (http !== undefined) await serveQuestions(directory, portOf(http));
+      else if (http !== undefined) await serveQuestions(directory, http);
       else await answerInTerminal(directory);
     });
-}
-
-function portOf(text: string): number {
-  const port = Number(text);
-  if (Number.isInteger(port) && port >= 0 && port < 65_536) return port;
-  throw new ConfigError(`--http is ${text}; it is a port from 0 to 65535`);
 }
 
 async function answerInTerminal(directory: string): Promise<void> {

@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, Option } from 'commander';
 import { realClock } from '../lib/clock.ts';
 import type { Problem } from '../quickstart/problems.ts';
 import { quickstart } from '../quickstart/quickstart.ts';
 import type { Variant } from '../quickstart/recipe.ts';
 import type { StepReport } from '../run.ts';
 import { driveTraining } from './drive.ts';
+import { whole } from './number.ts';
 import { createDisplay } from './progress.ts';
 
 interface QuickstartFlags {
@@ -22,11 +23,11 @@ export function registerQuickstart(program: Command): void {
   program
     .command('quickstart')
     .description('trains a small model from nothing to use a calculator: supervised warm start, then GRPO')
-    .option('--seed <n>', 'of the model, the problems and the sampling', wholeNumber(0), 1)
+    .option('--seed <n>', 'of the model, the problems and the sampling', whole(0), 1)
     .option('--json', 'the summary as the last line of standard output; the rest goes to standard error')
     .option('--run <dir>', 'run directory; runs/quickstart-SEED if not given')
     .addOption(new Option('--kernels <build>', 'force one build of the kernels').choices(['native', 'wasm']))
-    .option('--steps <n>', 'GRPO steps', wholeNumber(1))
+    .option('--steps <n>', 'GRPO steps', whole(1))
     .addOption(
       new Option('--variant <name>', 'short learns less in about 90 s, tiny only shows that it runs')
         .choices(['full', 'short', 'tiny'])
@@ -91,12 +92,4 @@ function watchWhileItLasts(runDir: string, say: (line: string) => void) {
 function freeRunDirectory(name: string): string {
   const names = [name, ...Array.from({ length: 999 }, (_, index) => `${name}-${index + 2}`)];
   return names.find((directory) => !existsSync(directory)) ?? name;
-}
-
-function wholeNumber(least: number) {
-  return (text: string) => {
-    const value = Number(text);
-    if (Number.isInteger(value) && value >= least) return value;
-    throw new InvalidArgumentError(`Use a whole number of ${least} or more.`);
-  };
 }

@@ -5,6 +5,7 @@ import { scoreTrajectory } from '../reward/score.ts';
 import type { Segment, Trajectory } from '../types.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
 import { recordedRunFile } from './eval.ts';
+import { whole } from './number.ts';
 import { loadRunFile } from './run-file.ts';
 
 interface ScoreFlags {
@@ -21,7 +22,7 @@ export function registerScore(program: Command): void {
     )
     .argument('<run>', 'run directory')
     .option('--config <file>', "run file with the rewards; the run's own if not given")
-    .option('--step <n>', 'only this step', Number)
+    .option('--step <n>', 'only this step', whole(0))
     .option('--json', 'print one JSON line per trajectory')
     .action(async (run: string, { config, step, json }: ScoreFlags) => {
       const { rewards } = await loadRunFile(config ?? (await recordedRunFile(run)));

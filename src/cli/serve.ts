@@ -3,8 +3,8 @@ import type { Command } from 'commander';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { findModelFolder } from '../chat/model-folder.ts';
 import { openServer } from '../engine/server.ts';
-import { ConfigError } from '../errors.ts';
 import { serveModel } from '../inference/serve/serve.ts';
+import { port, positive, whole } from './number.ts';
 
 interface ServeFlags {
   readonly model: string;
@@ -22,22 +22,15 @@ export function registerServe(program: Command): void {
     .description('serve a model: SGLang endpoints for training, OpenAI-compatible ones for the rest')
     .requiredOption('--model <directory>', 'a model folder, or a name on the Hugging Face Hub')
     .option('--host <address>', 'address to listen on', '127.0.0.1')
-    .option(
-      '--port <n>',
-      'of the first replica; further ones take the next. 0 takes free ones',
-      Number,
-      30_000,
-    )
-    .option('--replicas <n>', 'engines, each with a port and a cache of its own', Number, 1)
-    .option('--threads <n>', 'threads of each engine', Number)
-    .option('--cache-megabytes <n>', 'cached keys and values of each engine', Number)
-    .option('--max-batch <n>', 'requests an engine runs at once', Number)
+    .option('--port <n>', 'of the first replica; further ones take the next. 0 takes free ones', port, 30_000)
+    .option('--replicas <n>', 'engines, each with a port and a cache of its own', whole(1, 64), 1)
+    .option('--threads <n>', 'threads of each engine', whole(1))
+    .option('--cache-megabytes <n>', 'cached keys and values of each engine', positive)
+    .option('--max-batch <n>', 'requests an engine runs at once', whole(1))
     .action(serve);
 }
 
 async function serve(flags: ServeFlags): Promise<void> {
-  whole('--port', flags.port, 0, 65_535);
-  whole('--replicas', flags.replicas, 1, 64);
   const model = await findModelFolder(flags.model, { weights: true });
   const { tokenizer, eosIds, templates, config } = await loadModelFiles(model);
   const format = Object.keys(templates).length > 0 ? await loadChatFormat(model, {}) : undefined;
@@ -56,7 +49,6 @@ async function serve(flags: ServeFlags): Promise<void> {
         ...(maxBatch === undefined ? {} : { maxBatch }),
       });
       opened.unshift(server);
-      const port = flags.port === 0 ? 0 : flags.port + replica;
       const serving = await serveModel({
         server,
         model,
@@ -65,7 +57,7 @@ async function serve(flags: ServeFlags): Promise<void> {
         eosIds,
         format,
         host: flags.host,
-        port,
+        port: flags.port === 0 ? 0 : flags.port + replica,
       });
       opened.unshift(serving);
       console.log(`listening ${serving.url} (${server.description})`);
@@ -75,9 +67,4 @@ async function serve(flags: ServeFlags): Promise<void> {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
     for (const resource of opened) await resource.close();
   }
-}
-
-function whole(flag: string, value: number, least: number, most: number): void {
-  if (Number.isInteger(value) && value >= least && value <= most) return;
-  throw new ConfigError(`${flag} is ${value}; use a whole number from ${least} to ${most}`);
 }

@@ -4,6 +4,7 @@ import { openDataset } from '../dataset/open.ts';
 import { taskRow } from '../dataset/task-row.ts';
 import { realClock } from '../lib/clock.ts';
 import { type DemonstrationRow, sft } from '../sft.ts';
+import { number, whole } from './number.ts';
 import { createDisplay } from './progress.ts';
 
 interface SftFlags {
@@ -23,10 +24,10 @@ export function registerSft(program: Command): void {
     .argument('<demonstrations>', 'JSONL, CSV or parquet file; each row has `messages` and may have `tools`')
     .requiredOption('--model <dir>', 'model to start from')
     .requiredOption('--run <dir>', 'run directory; the trained model lies in its checkpoints/')
-    .option('--steps <n>', 'updates', Number, 100)
-    .option('--per-step <n>', 'demonstrations per update', Number, 32)
-    .option('--learning-rate <x>', 'peak; falls linearly to 0', Number, 1e-5)
-    .option('--seed <n>', 'order of the demonstrations', Number, 1)
+    .option('--steps <n>', 'updates', whole(1), 100)
+    .option('--per-step <n>', 'demonstrations per update', whole(1), 32)
+    .option('--learning-rate <x>', 'peak; falls linearly to 0', number(0), 1e-5)
+    .option('--seed <n>', 'order of the demonstrations', whole(0), 1)
     .option('--resume', 'continue from the latest checkpoint')
     .action(async (file: string, flags: SftFlags) => {
       const rows = await openDataset(file);

@@ -8,6 +8,7 @@ import { ConfigError } from '../errors.ts';
 import { endName } from '../watch/rollout-metrics.ts';
 import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
 import { type IndexEntry, listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
+import { whole } from './number.ts';
 import { type Decode, LEGEND, printTrajectory } from './print-trajectory.ts';
 
 interface ShowFlags {
@@ -21,9 +22,9 @@ export function registerShow(program: Command): void {
     .command('show')
     .description('print the trajectories of a run, every token in the colour of its role')
     .argument('<run>', 'run directory')
-    .argument('[step]', 'step; the last one if not given', Number)
-    .option('--task <n>', 'this task, by its number in the dataset', Number)
-    .option('--attempt <n>', 'this attempt at it', Number)
+    .argument('[step]', 'step; the last one if not given', whole(0))
+    .option('--task <n>', 'this task, by its number in the dataset', whole(0))
+    .option('--attempt <n>', 'this attempt at it', whole(0))
     .option('--all', 'every trajectory in full, instead of a list and one example')
     .addHelpText('after', '\nExample: rollcall show runs/quickstart 12 --task 403')
     .action(async (run: string, step: number | undefined, flags: ShowFlags) => {

@@ -6,6 +6,7 @@ import type { Tool, ToolBox } from '../agent/tool.ts';
 import { loadToolFile } from '../agent/tool-file.ts';
 import { ConfigError } from '../errors.ts';
 import { loadExport } from '../lib/load-export.ts';
+import { port, positive } from './number.ts';
 
 export function registerTools(program: Command): void {
   const tools = program.command('tools').description('what agents can call');
@@ -28,16 +29,16 @@ export function registerTools(program: Command): void {
     .command('serve')
     .description('offers the tools of a file as an MCP server: on stdin and stdout, or over HTTP')
     .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
-    .option('--http <port>', 'streamable HTTP on 127.0.0.1; 0 takes a free port')
-    .option('--idle-minutes <minutes>', 'an HTTP session silent for so long is closed', '60')
-    .action(async (file: string, { http, idleMinutes }: { http?: string; idleMinutes: string }) => {
+    .option('--http <port>', 'streamable HTTP on 127.0.0.1; 0 takes a free port', port)
+    .option('--idle-minutes <minutes>', 'an HTTP session silent for so long is closed', positive, 60)
+    .action(async (file: string, { http, idleMinutes }: { http?: number; idleMinutes: number }) => {
       const box = await openTools(file);
       const served =
         http === undefined
           ? await serveToolsOnStdio(box.tools)
           : await serveToolsOnHttp(box.tools, {
-              port: portOf(http),
-              idleMs: 60_000 * minutesOf(idleMinutes),
+              port: http,
+              idleMs: 60_000 * idleMinutes,
             });
       if (served.url !== undefined) console.log(`serving ${box.tools.length} tools at ${served.url}`);
       await new Promise<void>((stop) => {
@@ -61,16 +62,4 @@ async function openTools(file: string): Promise<ToolBox> {
     throw new ConfigError(`${file} is neither a tool nor a list of tools, as tool() makes them`);
   }
   return { tools: list, close: async () => {} };
-}
-
-function minutesOf(text: string): number {
-  const minutes = Number(text);
-  if (minutes > 0 && Number.isFinite(minutes)) return minutes;
-  throw new ConfigError(`--idle-minutes takes a number above 0, not ${text}`);
-}
-
-function portOf(text: string): number {
-  const port = Number(text);
-  if (Number.isInteger(port) && port >= 0 && port < 65_536) return port;
-  throw new ConfigError(`--http takes a port from 0 to 65535, not ${text}`);
 }

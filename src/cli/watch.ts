@@ -4,6 +4,7 @@ import type { Tokenizer } from '../chat/tokenizer.ts';
 import { type Dashboard, DEFAULT_PORT, serveDashboard } from '../watch/dashboard/server.ts';
 import type { TokenTexts } from '../watch/dashboard/views.ts';
 import { forkTrajectory } from './fork.ts';
+import { port } from './number.ts';
 import { modelOf } from './show.ts';
 
 interface WatchFlags {
@@ -16,7 +17,7 @@ export function registerWatch(program: Command): void {
     .command('watch')
     .description('show runs in the browser: curves, steps, trajectories, tokens, timeline, failures')
     .argument('<runs...>', 'run directories, or folders that hold some; several are laid over each other')
-    .option('--port <n>', `port; ${DEFAULT_PORT}, or a free one if that is taken`, Number)
+    .option('--port <n>', `port; ${DEFAULT_PORT}, or a free one if that is taken`, port)
     .option(
       '--host <address>',
       'address to listen on; other than loopback asks for an access token',
