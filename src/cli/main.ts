@@ -54,7 +54,7 @@ export async function createProgram(asked?: string): Promise<Command> {
     .version(packageVersion(), '--version', 'print the version')
     .option('--debug', 'show stack traces of errors')
     .exitOverride();
-  const names = asked !== undefined && asked in COMMANDS ? [asked] : Object.keys(COMMANDS);
+  const names = asked !== undefined && Object.hasOwn(COMMANDS, asked) ? [asked] : Object.keys(COMMANDS);
   for (const name of names) (await COMMANDS[name]!())(program);
   return program;
 }
@@ -96,8 +96,6 @@ function isSystemError(error: Error): error is SystemError {
 function describeSystemError({ code, path, message }: SystemError): string {
   const where = path === undefined ? '' : `: ${path}`;
   switch (code) {
-    case 'ENOSPC':
-      return `the disk is full${where}; free some space, then continue with --resume`;
     case 'EACCES':
     case 'EPERM':
       return `no permission${where}`;
