@@ -1,11 +1,11 @@
 import { realClock } from '../lib/clock.ts';
-import type { TrainOptions } from '../options.ts';
+import type { Progress, TrainOptions } from '../options.ts';
 import type { StepReport } from '../run.ts';
 import { train } from '../train.ts';
 import type { Task } from '../types.ts';
 import { createDisplay, type ProgressDisplay } from './progress.ts';
 
-/** Exit code of a run that a person stopped at once, as shells use it for SIGINT. */
+/** Exit code of a run that was stopped at once, as shells use it for SIGINT. */
 const STOPPED = 130;
 
 export interface DriveOptions<T extends Task> {
@@ -14,8 +14,9 @@ export interface DriveOptions<T extends Task> {
 }
 
 /**
- * Runs `train` for a person at a terminal. Ctrl-C once: the step is finished, a checkpoint is left. Twice: the run
- * stops at once. Both can be resumed. Without a terminal a hang-up (closed session) is ignored.
+ * Runs `train` for a person at a terminal. Ctrl-C once: the step is finished, a checkpoint is left. Twice, or when the
+ * options' own signal aborts: the run stops at once. Each can be resumed. Without a terminal a hang-up (closed session)
+ * is ignored.
  *
  * @returns whether the run went to its end.
  */
@@ -24,6 +25,11 @@ export async function driveTraining<T extends Task>(
   { display = createDisplay({ stream: process.stderr, now: realClock().now }), onStep }: DriveOptions<T> = {},
 ): Promise<boolean> {
   const abort = new AbortController();
+  const signal = AbortSignal.any([abort.signal, ...(options.signal ? [options.signal] : [])]);
+  const onProgress = (progress: Progress) => {
+    display.progress(progress);
+    options.onProgress?.(progress);
+  };
   let stopping = false;
   const interrupt = () => {
     if (stopping) {
@@ -41,14 +47,14 @@ export async function driveTraining<T extends Task>(
   if (!process.stdout.isTTY) process.on('SIGHUP', ignore);
   let finished = false;
   try {
-    for await (const report of train({ ...options, signal: abort.signal, onProgress: display.progress })) {
+    for await (const report of train({ ...options, signal, onProgress })) {
       display.step(report as StepReport<never>);
       onStep?.(report);
       finished = report.step === report.steps;
       if (stopping) break;
     }
   } catch (error) {
-    if (!abort.signal.aborted) throw error;
+    if (!signal.aborted) throw error;
     process.exitCode = STOPPED;
   } finally {
     display.done();
