@@ -280,7 +280,7 @@ export interface RunParts<T = Task> {
 /** How far a phase of a step has come. */
 export interface Progress {
   readonly step: number;
-  readonly phase: 'rollout' | 'training' | 'evaluation' | 'checkpoint';
+  readonly phase: 'rollout' | 'training' | 'evaluation';
   readonly done: number;
   readonly total: number;
   readonly tokens?: number;

@@ -24,7 +24,6 @@ const PHASES: Record<Progress['phase'], string> = {
   rollout: 'rolling out',
   training: 'training',
   evaluation: 'evaluating',
-  checkpoint: 'saving',
 };
 
 export function createDisplay({ stream, now }: DisplayOptions): ProgressDisplay {
