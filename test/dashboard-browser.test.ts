@@ -216,7 +216,8 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await rm(join(crashed, 'summary.json'));
     await rm(join(crashed, 'trajectories', 'step_3.index.json'));
     const metrics = await readFile(join(crashed, 'metrics.jsonl'), 'utf8');
-    await writeFile(join(crashed, 'metrics.jsonl'), metrics.trim().split('\n').slice(0, 3).join('\n'));
+    const named = metrics.replaceAll('reward/right/mean', 'reward/GSM8K/mean');
+    await writeFile(join(crashed, 'metrics.jsonl'), named.trim().split('\n').slice(0, 3).join('\n'));
     await appendFile(join(crashed, 'metrics.jsonl'), '\n{"format":1,"step":3,"metr');
     await utimes(join(crashed, 'metrics.jsonl'), 1e9, 1e9);
     await dashboard.close();
@@ -225,6 +226,8 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await page.getByRole('row', { name: /crashed stopped 2 \/ 3/ }).waitFor();
     await page.getByRole('img', { name: /^Reward: sums from .*; crashed from / }).waitFor();
     await page.getByRole('img', { name: /^Processors: sums from .*; crashed from / }).waitFor();
+    await page.getByLabel('Find a metric').fill('Gsm8k');
+    await page.getByRole('img', { name: /^reward\/GSM8K\/mean: / }).waitFor();
     await open('step?run=crashed');
     await page.getByRole('table', { name: 'Attempts of step 2' }).waitFor();
   }, 60_000);

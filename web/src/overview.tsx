@@ -75,7 +75,9 @@ export function Overview({ runs }: ViewProps) {
   const charts = useMemo(() => CHARTS.map((spec) => ({ spec, lines: linesOf(spec.names, loaded) })), [key]);
   const names = [...new Set(loaded.flatMap(({ view }) => Object.keys(view.series)))].sort();
   const found =
-    find === '' ? [] : names.filter((name) => name.includes(find.toLowerCase())).slice(0, MOST_FOUND);
+    find === ''
+      ? []
+      : names.filter((name) => name.toLowerCase().includes(find.toLowerCase())).slice(0, MOST_FOUND);
   const foundKey = found.join();
   // biome-ignore lint/correctness/useExhaustiveDependencies: as above
   const foundCharts = useMemo(
