@@ -7,11 +7,11 @@ import { openRollout } from './rollout.ts';
 import type { Run } from './run.ts';
 import { type Algorithm, keepGroup } from './training/algorithm.ts';
 import { corrections } from './training/correction.ts';
-import type { Task } from './types.ts';
+import type { Group, Task } from './types.ts';
 
 export async function openGroupSource<T extends Task>(
   run: Run<T>,
-  { mode, steps, tasksPerStep, attemptsPerTask, signal }: ResolvedOptions<T>,
+  { mode, steps, tasksPerStep, attemptsPerTask, rewards, signal }: ResolvedOptions<T>,
 ): Promise<GroupSource<T>> {
   let at = run.step + 1;
   const { step: _, ...shared } = run.rolloutOptions(at);
@@ -42,6 +42,7 @@ export async function openGroupSource<T extends Task>(
       rollOut: async (request) => {
         const group = await rolling.group(request);
         rolling.throwIfTooMany();
+        if (rewards.length === 0) checkOwnScores(group);
         return group;
       },
       scoreBatch: rolling.scoreBatch,
@@ -60,15 +61,17 @@ export async function openGroupSource<T extends Task>(
 }
 
 /** A line for the user where dynamic sampling gave up before a step had its groups. */
-export function fewGroupsNotice(
+export function fewGroupsNotices(
   groups: number,
   { dynamicSampling }: Algorithm,
   { tasksPerStep }: { readonly tasksPerStep: number },
-): string | undefined {
-  if (!dynamicSampling || groups >= tasksPerStep) return undefined;
+): string[] {
+  if (!dynamicSampling || groups >= tasksPerStep) return [];
   const { maxRefills } = dynamicSampling;
   const left = groups === 0 ? `None of ${tasksPerStep} groups is` : `${groups} of ${tasksPerStep} groups are`;
-  return `${left} left to train on: in the others all attempts got the same, and dynamic sampling stops after ${maxRefills} ${maxRefills === 1 ? 'refill' : 'refills'} (dynamicSampling.maxRefills). Use harder or easier tasks, or allow more.`;
+  return [
+    `${left} left to train on: in the others all attempts got the same, and dynamic sampling stops after ${maxRefills} ${maxRefills === 1 ? 'refill' : 'refills'} (dynamicSampling.maxRefills). Use harder or easier tasks, or allow more.`,
+  ];
 }
 
 /**
@@ -103,4 +106,15 @@ export function algorithmFor<T>(
     algorithm: { ...algorithm, ...compared },
     notice: `The mode ${mode.kind} trains on tokens of older weights, so ${how}. Give a correction to choose yourself.`,
   };
+}
+
+function checkOwnScores<T>({ attempts }: Group<T>): void {
+  const unscored = attempts.find(({ trajectory: { end }, reward }) => {
+    return reward === undefined && (end.kind === 'completed' || end.kind === 'truncated');
+  });
+  if (!unscored) return;
+  throw new ConfigError(
+    `rewards is empty, and the agent did not score trajectory ${unscored.trajectory.id} itself; give a reward, or call ` +
+      'context.reward(value) in the agent',
+  );
 }

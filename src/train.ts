@@ -1,5 +1,5 @@
 import { evaluate } from './evaluate.ts';
-import { fewGroupsNotice, openGroupSource } from './group-source.ts';
+import { fewGroupsNotices, openGroupSource } from './group-source.ts';
 import type { GroupSource } from './modes/schedule.ts';
 import { type ResolvedOptions, resolveOptions, type TrainOptions } from './options.ts';
 import { rollout } from './rollout.ts';
@@ -38,11 +38,10 @@ export async function* train<T extends Task>(
       const updated = await run.time('update_actor', () =>
         updatePolicy({ ...run.updateOptions(step), batch }),
       );
-      const few = fewGroupsNotice(groups.length, run.algorithm, options);
       const update = {
         ...updated,
         metrics: { ...metrics, ...updated.metrics },
-        notices: few === undefined ? updated.notices : [few, ...updated.notices],
+        notices: [...fewGroupsNotices(groups.length, run.algorithm, options), ...updated.notices],
       };
       await run.time('gen', () => source!.settle());
       await run.time('update_weights', () => run.publish(update));

@@ -24,8 +24,7 @@ export async function scoreAttempt<T>(
   try {
     checkOwnRewards(trajectory);
     if (ownReward !== undefined) return { trajectory, rewards: { agent: ownReward }, reward: ownReward };
-    if (rewards.length === 0)
-      throw new RewardError('there is no reward: `rewards` is empty, and the agent did not score itself');
+    if (rewards.length === 0) return unscored(trajectory);
     const {
       rewards: values,
       reward,
