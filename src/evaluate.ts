@@ -22,7 +22,7 @@ export interface Evaluation<T = Task> {
 }
 
 /** The same rollout without the update. Attempts that failed for no fault of the model are left out, and counted. */
-export async function evaluate<T extends Task>(options: EvaluateOptions<T>): Promise<Evaluation<T>> {
+export async function evaluate<T extends object>(options: EvaluateOptions<T>): Promise<Evaluation<T>> {
   const { tasks: dataset, limit = dataset.length, attempts = 1, name, ...rest } = options;
   const tasks: { index: number; task: T }[] = [];
   for await (const { index, row } of dataset.take(limit).rows()) tasks.push({ index, task: row });

@@ -9,7 +9,7 @@ import { type Algorithm, keepGroup } from './training/algorithm.ts';
 import { corrections } from './training/correction.ts';
 import type { Group, Task } from './types.ts';
 
-export async function openGroupSource<T extends Task>(
+export async function openGroupSource<T extends object>(
   run: Run<T>,
   { mode, steps, tasksPerStep, attemptsPerTask, rewards, signal }: ResolvedOptions<T>,
 ): Promise<GroupSource<T>> {

@@ -51,7 +51,7 @@ export interface StepReport<T = Task> {
 }
 
 /** All that lives as long as a run: its directory, model, servers, position in the tasks. */
-export interface Run<T extends Task> {
+export interface Run<T extends object> {
   readonly step: number;
   readonly version: number;
   readonly algorithm: Algorithm;
@@ -84,7 +84,7 @@ export interface Run<T extends Task> {
   close(): Promise<void>;
 }
 
-export async function openRun<T extends Task>(options: ResolvedOptions<T>): Promise<Run<T>> {
+export async function openRun<T extends object>(options: ResolvedOptions<T>): Promise<Run<T>> {
   const parts = await openParts(options);
   try {
     return await startRun(options, parts);
@@ -94,7 +94,7 @@ export async function openRun<T extends Task>(options: ResolvedOptions<T>): Prom
   }
 }
 
-async function startRun<T extends Task>(options: ResolvedOptions<T>, parts: Parts): Promise<Run<T>> {
+async function startRun<T extends object>(options: ResolvedOptions<T>, parts: Parts): Promise<Run<T>> {
   const { resumed, format, images, trainer, reference, critic, server, sendFirst, sampler } = parts;
   const { algorithm, notice } = parts;
   const { runDir, signal } = options;

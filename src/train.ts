@@ -18,7 +18,7 @@ import type { SourceEvaluation } from './watch/evaluation.ts';
  * Breaking out of the loop finishes the step and leaves a checkpoint; aborting `signal` stops at once. Both leave
  * a run that `resume: true` continues with the results it would have had.
  */
-export async function* train<T extends Task>(
+export async function* train<T extends object>(
   given: TrainOptions<T>,
 ): AsyncGenerator<StepReport<T>, void, void> {
   const options = resolveOptions(given);
@@ -62,7 +62,7 @@ export async function* train<T extends Task>(
 }
 
 /** ReMax compares with one greedy attempt at each task. */
-async function greedyRewards<T extends Task>(
+async function greedyRewards<T extends object>(
   run: Run<T>,
   groups: readonly Group<T>[],
   step: number,
@@ -81,7 +81,7 @@ async function greedyRewards<T extends Task>(
   return groups.map(({ taskIndex }) => rewards.get(taskIndex));
 }
 
-async function validate<T extends Task>(run: Run<T>, { evaluation }: ResolvedOptions<T>, step: number) {
+async function validate<T extends object>(run: Run<T>, { evaluation }: ResolvedOptions<T>, step: number) {
   const results: SourceEvaluation[] = [];
   for (const [name, tasks] of Object.entries(run.validation)) {
     const { sources } = await evaluate({

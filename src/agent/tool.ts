@@ -27,15 +27,7 @@ export interface ToolContext<State = undefined> {
 }
 
 /** Text and JSON go to the model as they are; the long form adds what is not for the model. */
-export type ToolOutput =
-  | string
-  | number
-  | boolean
-  | null
-  | undefined
-  | ToolResult
-  | readonly unknown[]
-  | { readonly [key: string]: unknown };
+export type ToolOutput = string | number | boolean | null | undefined | ToolResult | object;
 
 export interface ToolResult {
   readonly content: string;

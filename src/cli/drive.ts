@@ -8,7 +8,7 @@ import { createDisplay, type ProgressDisplay } from './progress.ts';
 /** Exit code of a run that was stopped at once, as shells use it for SIGINT. */
 const STOPPED = 130;
 
-export interface DriveOptions<T extends Task> {
+export interface DriveOptions<T extends object> {
   readonly display?: ProgressDisplay;
   onStep?(report: StepReport<T>): void;
 }
@@ -20,7 +20,7 @@ export interface DriveOptions<T extends Task> {
  *
  * @returns whether the run went to its end.
  */
-export async function driveTraining<T extends Task>(
+export async function driveTraining<T extends object>(
   options: TrainOptions<T>,
   { display = createDisplay({ stream: process.stderr, now: realClock().now }), onStep }: DriveOptions<T> = {},
 ): Promise<boolean> {

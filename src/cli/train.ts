@@ -76,7 +76,7 @@ async function trainDescribed(
 }
 
 /** Without `console` among the loggers only what needs attention is printed. */
-async function drive<T extends Task>(options: TrainOptions<T>, { steps } = { steps: true }): Promise<void> {
+async function drive<T extends object>(options: TrainOptions<T>, { steps } = { steps: true }): Promise<void> {
   const display = createDisplay({ stream: process.stderr, now: realClock().now });
   const quiet: ProgressDisplay = {
     ...display,

@@ -58,8 +58,8 @@ export function datasetOf(source: Source, options: DatasetOptions = {}): Dataset
   return view({ source, length: source.count, change: (row) => row, options, bad: [] });
 }
 
-export function arrayDataset<T extends Row>(rows: readonly T[], name?: string): Dataset<T> {
-  return datasetOf(arraySource(rows, name)) as Dataset<T>;
+export function arrayDataset<T extends object>(rows: readonly T[], name?: string): Dataset<T> {
+  return datasetOf(arraySource(rows as readonly Row[], name)) as unknown as Dataset<T>;
 }
 
 function view<T>(self: View<T>): Dataset<T> {

@@ -44,7 +44,7 @@ export interface Parts {
 }
 
 /** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
-export async function openParts<T extends Task>(options: ResolvedOptions<T>): Promise<Parts> {
+export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts> {
   const { signal } = options;
   const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
   const backend: Backend = options.backend ?? embedded();
@@ -115,7 +115,7 @@ export async function openParts<T extends Task>(options: ResolvedOptions<T>): Pr
   }
 }
 
-async function openDirectory<T extends Task>(options: ResolvedOptions<T>): Promise<Checkpoint | undefined> {
+async function openDirectory<T extends object>(options: ResolvedOptions<T>): Promise<Checkpoint | undefined> {
   const { runDir, resume } = options;
   const described = describeOptions(options);
   if (!resume) {

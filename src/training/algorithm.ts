@@ -79,7 +79,7 @@ export interface CriticOptions {
  * Whether a group can teach: its attempts did not all get the same. Failed attempts do not count. Of tasks with a
  * single attempt every group is kept, as in verl.
  */
-export function keepGroup(group: Group, { metric }: Pick<DynamicSampling, 'metric'>): boolean {
+export function keepGroup(group: Group<unknown>, { metric }: Pick<DynamicSampling, 'metric'>): boolean {
   if (group.attempts.length === 1) return true;
   const values = group.attempts
     .filter(({ trajectory, reward }) => reward !== undefined && trajectory.end.kind !== 'failed')

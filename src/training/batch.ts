@@ -85,7 +85,7 @@ export interface BatchOptions {
  * A failed or unscored attempt is in no statistics and not trained. A truncated one follows
  * `algorithm.truncated`. A group of which nothing is left vanishes.
  */
-export function createBatch(groups: readonly Group[], options: BatchOptions): Batch {
+export function createBatch(groups: readonly Group<unknown>[], options: BatchOptions): Batch {
   const trajectories: BatchTrajectory[] = [];
   const sequences: Sequence[] = [];
   const leftOut: LeftOut[] = [];
@@ -108,7 +108,11 @@ export function createBatch(groups: readonly Group[], options: BatchOptions): Ba
     leftOut,
   };
 
-  function addTrajectory({ trajectory, rewards, reward }: Scored, group: number, baseline?: number): void {
+  function addTrajectory(
+    { trajectory, rewards, reward }: Scored<unknown>,
+    group: number,
+    baseline?: number,
+  ): void {
     const score = reward!;
     const truncated = trajectory.end.kind === 'truncated';
     const trains = !(truncated && options.algorithm.truncated === 'mask');
@@ -143,10 +147,10 @@ export function createBatch(groups: readonly Group[], options: BatchOptions): Ba
   }
 }
 
-const coordinates = ({ id, taskIndex, attempt }: Trajectory) => ({ id, taskIndex, attempt });
+const coordinates = ({ id, taskIndex, attempt }: Trajectory<unknown>) => ({ id, taskIndex, attempt });
 
 function reasonToLeaveOut(
-  { trajectory, reward }: Scored,
+  { trajectory, reward }: Scored<unknown>,
   truncated: Algorithm['truncated'],
 ): Pick<LeftOut, 'why' | 'message'> | undefined {
   const { end } = trajectory;
@@ -185,7 +189,7 @@ function sequenceOf(segment: Segment, trajectory: number, number: number): Seque
 
 /** A turn's reward lies on its last trained token; of a turn that is not trained, on the last one before it. */
 function turnRewardsOf(
-  trajectory: Trajectory,
+  trajectory: Trajectory<unknown>,
   sequenceOfSegment: (segment: number) => { index: number; sequence: Sequence } | undefined,
 ): BatchTrajectory['turnRewards'] {
   const placed: { sequence: number; at: number; reward: number }[] = [];
