@@ -7,7 +7,7 @@ import { openRollout } from './rollout.ts';
 import type { Run } from './run.ts';
 import { type Algorithm, keepGroup } from './training/algorithm.ts';
 import { corrections } from './training/correction.ts';
-import type { Group, Task } from './types.ts';
+import type { Group } from './types.ts';
 
 export async function openGroupSource<T extends object>(
   run: Run<T>,

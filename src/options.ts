@@ -351,7 +351,7 @@ export function checkDatasets<T>({
 }
 
 function isDataset(value: unknown): boolean {
-  return typeof (value as { at?: unknown } | null)?.at === 'function' && !Array.isArray(value);
+  return typeof (value as { indexAt?: unknown } | null)?.indexAt === 'function';
 }
 
 /** The plain options alone: what YAML, overrides and `options.json` carry. */

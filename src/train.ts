@@ -6,7 +6,7 @@ import { rollout } from './rollout.ts';
 import { openRun, type Run, type StepReport } from './run.ts';
 import { createBatch } from './training/batch.ts';
 import { updatePolicy } from './training/update-policy.ts';
-import type { Group, Task } from './types.ts';
+import type { Group } from './types.ts';
 import type { SourceEvaluation } from './watch/evaluation.ts';
 
 /**

@@ -161,3 +161,16 @@ test('a reader of the output who leaves (`| head`) is no error', async () => {
   expect(errors).toBe('');
   expect(status).toBe(0);
 });
+
+test('small slips on the command line are told, and nothing is written or hangs', () => {
+  const told = (words: readonly string[], message: RegExp) => {
+    const { status, output } = rollcall(words, { cwd: folder });
+    expect(output).toMatch(message);
+    expect(status).toBe(1);
+  };
+  told(['export', 'runs/a'], /required option '--to <target>' not specified/);
+  told(['train', runFile({}), '--run', ''], /option '--run <dir>' argument '' is invalid. It is empty/);
+  told(['train', '.'], /\. is a folder; give a run file \(\.ts\) or a YAML file/);
+  expect(rollcall(['model', 'new', '--help']).output).toMatch(/--size <size>[^-]*\(required\)/);
+  expect(rollcall(['chat', model])).toMatchObject({ status: 0 }); // its input has ended
+});

@@ -74,10 +74,14 @@ async function converse(run: string, { config, temperature, maxTokens }: ChatFla
 
 /** A person as the user: the same agent machinery as in training, so what is seen here is what was trained. */
 function conversation(terminal: ReturnType<typeof createInterface>, tools: readonly Tool[]) {
+  const closed = new Promise<string>((resolve) => terminal.once('close', () => resolve('')));
   return agent(async ({ model, signal }) => {
     const dialogue = model.chat({ tools });
     for (;;) {
-      const said = await terminal.question(pc.bold('you    '), { signal }).catch(() => '');
+      const said = await Promise.race([
+        terminal.question(pc.bold('you    '), { signal }).catch(() => ''),
+        closed, // a question never ends that meets the end of its input
+      ]);
       if (said.trim() === '') return;
       dialogue.user(said);
       for (;;) {

@@ -2,7 +2,6 @@ import { realClock } from '../lib/clock.ts';
 import type { Progress, TrainOptions } from '../options.ts';
 import type { StepReport } from '../run.ts';
 import { train } from '../train.ts';
-import type { Task } from '../types.ts';
 import { createDisplay, type ProgressDisplay } from './progress.ts';
 
 /** Exit code of a run that was stopped at once, as shells use it for SIGINT. */

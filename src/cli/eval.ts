@@ -147,17 +147,19 @@ function table(measured: readonly (readonly [string, readonly SourceEvaluation[]
         const more = Object.entries(atK[name] ?? {})
           .filter(([key]) => /^(best|maj|pass)@/.test(key) && !key.endsWith('/std'))
           .map(([key, value]) => `${key.replace('/mean', '')} ${value.toFixed(3)}`);
-        const range = `${interval[0].toFixed(3)} to ${interval[1].toFixed(3)}`;
+        const [low, high] = interval;
+        const range = Number.isFinite(high - low) ? `${low.toFixed(3)} to ${high.toFixed(3)}` : 'one task';
         lines.push(`    ${name.padEnd(20)} ${mean.toFixed(3)}  ${pc.dim(range)}  ${more.join('  ')}`);
       }
       const numbers = [
         ['valid tool calls', rollout['tools/valid']],
         ['calls per trajectory', rollout['tool_call_counts/mean']],
-        ['turns', rollout['num_turns/mean']],
+        ['turns', (rollout['num_turns/mean'] ?? Number.NaN) / 2], // verl counts prompt and answers too
         ['tokens', rollout['response_length/mean']],
       ] as const;
       for (const [label, value] of numbers) {
-        if (value !== undefined) lines.push(pc.dim(`    ${label.padEnd(20)} ${value.toFixed(3)}`));
+        if (value !== undefined && !Number.isNaN(value))
+          lines.push(pc.dim(`    ${label.padEnd(20)} ${value.toFixed(3)}`));
       }
     }
   }

@@ -50,8 +50,7 @@ export function registerExport(program: Command): void {
     .requiredOption(
       '--to <target>',
       'mlflow=URL, wandb, tensorboard=DIR or otlp=URL; may be given several times',
-      (target: string, all: readonly string[]) => [...all, target],
-      [] as readonly string[],
+      (target: string, all: readonly string[] = []) => [...all, target],
     )
     .option('--project <name>', "MLflow's experiment, W&B's project", 'rollcall')
     .option('--experiment <name>', 'name of the run there; that of its folder if not given')

@@ -56,7 +56,14 @@ export async function createProgram(asked?: string): Promise<Command> {
     .exitOverride();
   const names = asked !== undefined && Object.hasOwn(COMMANDS, asked) ? [asked] : Object.keys(COMMANDS);
   for (const name of names) (await COMMANDS[name]!())(program);
+  markRequired(program);
   return program;
+}
+
+/** In `--help`, which option a command does not run without. */
+function markRequired({ commands, options }: Command): void {
+  for (const option of options) if (option.mandatory) option.description += ' (required)';
+  for (const command of commands) markRequired(command as Command);
 }
 
 function packageVersion(): string {

@@ -96,7 +96,7 @@ export function describeStep({
     if (set !== undefined) add(pc.cyan(set), name, fixed(3));
   }
   add('valid calls', 'tools/valid', percent);
-  add('turns', 'num_turns/mean', fixed(1));
+  add('turns', 'num_turns/mean', (value) => (value / 2).toFixed(1)); // verl counts prompt and answers too
   add('tokens', 'response_length/mean', fixed(0));
   add('entropy', 'actor/entropy', fixed(2));
   add('grad', 'actor/grad_norm', fixed(2));

@@ -8,6 +8,7 @@ import type { StepReport } from '../run.ts';
 import { driveTraining } from './drive.ts';
 import { whole } from './number.ts';
 import { createDisplay } from './progress.ts';
+import { notEmpty } from './text.ts';
 
 interface QuickstartFlags {
   readonly seed: number;
@@ -25,7 +26,7 @@ export function registerQuickstart(program: Command): void {
     .description('trains a small model from nothing to use a calculator: supervised warm start, then GRPO')
     .option('--seed <n>', 'of the model, the problems and the sampling', whole(0), 1)
     .option('--json', 'the summary as the last line of standard output; the rest goes to standard error')
-    .option('--run <dir>', 'run directory; runs/quickstart-SEED if not given')
+    .option('--run <dir>', 'run directory; runs/quickstart-SEED if not given', notEmpty)
     .addOption(new Option('--kernels <build>', 'force one build of the kernels').choices(['native', 'wasm']))
     .option('--steps <n>', 'GRPO steps', whole(1))
     .addOption(

@@ -6,6 +6,7 @@ import { realClock } from '../lib/clock.ts';
 import { type DemonstrationRow, sft } from '../sft.ts';
 import { number, whole } from './number.ts';
 import { createDisplay } from './progress.ts';
+import { notEmpty } from './text.ts';
 
 interface SftFlags {
   readonly model: string;
@@ -23,7 +24,7 @@ export function registerSft(program: Command): void {
     .description('warm-start a model on demonstrations: cross-entropy on the replies')
     .argument('<demonstrations>', 'JSONL, CSV or parquet file; each row has `messages` and may have `tools`')
     .requiredOption('--model <dir>', 'model to start from')
-    .requiredOption('--run <dir>', 'run directory; the trained model lies in its checkpoints/')
+    .requiredOption('--run <dir>', 'run directory; the trained model lies in its checkpoints/', notEmpty)
     .option('--steps <n>', 'updates', whole(1), 100)
     .option('--per-step <n>', 'demonstrations per update', whole(1), 32)
     .option('--learning-rate <x>', 'peak; falls linearly to 0', number(0), 1e-5)

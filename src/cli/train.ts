@@ -5,11 +5,11 @@ import { assembleRun } from '../options/assemble.ts';
 import { parseOverrides } from '../options/overrides.ts';
 import { type ResolvedRun, resolveRun } from '../options/resolve-run.ts';
 import { OPTIONS, type TrainOptions } from '../options.ts';
-import type { Task } from '../types.ts';
 import { driveTraining } from './drive.ts';
 import { splitWords } from './options.ts';
 import { createDisplay, type ProgressDisplay } from './progress.ts';
 import { loadRunFile } from './run-file.ts';
+import { notEmpty } from './text.ts';
 
 interface TrainFlags {
   readonly resume?: boolean;
@@ -29,7 +29,7 @@ export function registerTrain(program: Command): void {
     .description("train by a run file (.ts), a YAML file, or overrides alone, in our words or in verl's")
     .argument('[words...]', 'a run file or YAML file, and overrides such as limits.turns=4')
     .option('--resume', 'continue the run from its latest checkpoint')
-    .option('--run <dir>', 'run directory, instead of the one in the file')
+    .option('--run <dir>', 'run directory, instead of the one in the file', notEmpty)
     .option('--dry-run', 'check the options, print them as JSON, list what is missing outside; start nothing')
     .addHelpText('after', EXAMPLES)
     .action(async (words: string[], flags: TrainFlags) => {

@@ -13,6 +13,8 @@ export interface Leaf {
 /** The values of a YAML file by dotted name. `isLeaf` says which mappings are values rather than groups. */
 export async function readYamlLeaves(path: string, isLeaf: (key: string) => boolean): Promise<Leaf[]> {
   const source = await readFile(path, 'utf8').catch((cause: NodeJS.ErrnoException) => {
+    if (cause.code === 'EISDIR')
+      throw new ConfigError(`${path} is a folder; give a run file (.ts) or a YAML file`, { cause });
     throw new ConfigError(`${path}: cannot be read: ${cause.code ?? cause.message}`, { cause });
   });
   return yamlLeaves(source, path, isLeaf);

@@ -14,7 +14,6 @@ import type { Backend, ResolvedOptions } from '../options.ts';
 import { type Algorithm, type CriticOptions, checkAlgorithm } from '../training/algorithm.ts';
 import { grpo } from '../training/algorithms.ts';
 import type { Trainer } from '../training/trainer.ts';
-import type { Task } from '../types.ts';
 import {
   type Checkpoint,
   createRunDirectory,
