@@ -6,6 +6,7 @@ import type { Artifact, Message, Part, SendMessageResult, Task } from '@a2a-js/s
 import type { Client } from '@a2a-js/sdk/client';
 import { ConfigError, ToolError } from '../errors.ts';
 import { realClock, sleep } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
 import { type Tool, type ToolBox, tool } from './tool.ts';
@@ -137,5 +138,3 @@ function textOf(parts: readonly Part[]): string {
     })
     .join('\n');
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

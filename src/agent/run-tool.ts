@@ -4,6 +4,7 @@
  */
 import { ToolError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { TimeLimitReached, withTimeLimit } from '../lib/time-limit.ts';
 import type { Content, Problem, ToolCall, ToolRun } from '../types.ts';
 import type { Limits } from './limits.ts';
@@ -129,8 +130,4 @@ async function remembered(tool: Tool, given: ToolCall['arguments'], execute: () 
   results.set(key, result);
   if (results.size > REMEMBERED_PER_TOOL) results.delete(results.keys().next().value!);
   return { result, cached: false };
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

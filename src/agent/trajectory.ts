@@ -8,6 +8,7 @@ import type { ChatFormat } from '../chat/format.ts';
 import { ConfigError, EngineError, ToolError } from '../errors.ts';
 import type { GenerateResult, InferenceServer } from '../inference/server.ts';
 import type { Clock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import type { ImageBlobs } from '../lib/image-blobs.ts';
 import { hashSeed } from '../lib/random.ts';
 import type { End, Message, Span, ToolCall, ToolRun, Trajectory } from '../types.ts';
@@ -463,10 +464,6 @@ function abortController(): AbortController {
 
 function reasonOf({ reason }: AbortSignal): string {
   return typeof reason === 'string' ? reason : messageOf(reason);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** Options that are there: `undefined` is as good as absent. */

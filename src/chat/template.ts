@@ -1,5 +1,6 @@
 import { Template } from '@huggingface/jinja';
 import { ConfigError } from '../errors.ts';
+import { messageOf } from '../lib/error-message.ts';
 
 /** A message as chat templates know it: Python's names, OpenAI's shape. */
 export interface TemplateMessage {
@@ -98,10 +99,6 @@ function strftime(date: Date, format: string): string {
     '%': '%',
   };
   return format.replace(/%(.)/g, (whole, key: string) => parts[key] ?? whole);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** As Python's `json.dumps(value, ensure_ascii=False)` writes it. */

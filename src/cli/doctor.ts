@@ -5,6 +5,7 @@ import { promisify } from 'node:util';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { openKernels } from '../engine/kernels/open.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { whole } from './number.ts';
 
 const run = promisify(execFile);
@@ -179,8 +180,4 @@ async function firstLine(command: string, words: readonly string[]): Promise<str
   } catch {
     return undefined;
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import { realClock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import type { Problem } from '../quickstart/problems.ts';
 import { quickstart } from '../quickstart/quickstart.ts';
 import type { Variant } from '../quickstart/recipe.ts';
@@ -75,7 +76,7 @@ function watchWhileItLasts(runDir: string, say: (line: string) => void) {
       say(`Watch it live: ${opened.url}`);
       return opened;
     } catch (error) {
-      say(`(The dashboard did not start: ${error instanceof Error ? error.message : String(error)})`);
+      say(`(The dashboard did not start: ${messageOf(error)})`);
       return undefined;
     }
   };

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigError } from '../errors.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { checkDatasets, type TrainOptions } from '../options.ts';
 
 /**
@@ -14,7 +15,7 @@ export async function loadRunFile(path: string): Promise<TrainOptions> {
   const file = resolve(path);
   if (!existsSync(file)) throw new ConfigError(`there is no run file ${file}`);
   const module = (await import(pathToFileURL(file).href).catch((error: unknown) => {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     throw new ConfigError(`${path} cannot be loaded: ${message}`, { cause: error });
   })) as Record<string, unknown>;
   const exported = module['options'] ?? module['default'];

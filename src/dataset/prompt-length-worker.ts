@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { messageOf } from '../lib/error-message.ts';
 import type { CounterModule, CountTokens, Prompt } from './prompt-length.ts';
 
 const { module, name, argument } = workerData as CounterModule;
@@ -20,6 +21,6 @@ parentPort!.on('message', async ({ id, prompts }: { id: number; prompts: Prompt[
     for (const { messages, tools } of prompts) tokens.push(await count(messages, tools));
     parentPort!.postMessage({ id, tokens });
   } catch (error) {
-    parentPort!.postMessage({ id, error: error instanceof Error ? error.message : String(error) });
+    parentPort!.postMessage({ id, error: messageOf(error) });
   }
 });

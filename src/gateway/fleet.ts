@@ -1,6 +1,7 @@
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GenerateResult, InferenceServer, WeightUpdate } from '../inference/server.ts';
 import type { Clock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
 import { createMember, type Member } from './member.ts';
 
@@ -85,8 +86,8 @@ export class Fleet {
   }
 
   lose(member: Member, error: unknown): void {
-    if (member.down === undefined) this.#options.log(`${member.name} is out: ${reasonOf(error)}`);
-    member.down = reasonOf(error);
+    if (member.down === undefined) this.#options.log(`${member.name} is out: ${messageOf(error)}`);
+    member.down = messageOf(error);
     this.#options.onLost(member);
   }
 
@@ -188,8 +189,4 @@ export class Fleet {
     member.down = undefined;
     onBack();
   }
-}
-
-export function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -12,10 +12,11 @@ import type {
   WeightUpdate,
 } from '../inference/server.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
 import { Admission } from './admission.ts';
 import { CEILING_RULES, type CeilingRules, nextCeiling } from './ceiling.ts';
-import { Fleet, reasonOf } from './fleet.ts';
+import { Fleet } from './fleet.ts';
 import { countReply, type Member, type MemberStatus, statusOf } from './member.ts';
 import { firstCome } from './policies/first-come.ts';
 import { type RouteRules, route } from './route.ts';
@@ -310,7 +311,7 @@ function gaveUp(request: GenerateRequest, failures: readonly Failure[], ofTrajec
   const last = failures.at(-1)!.error;
   const before = ofTrajectory === undefined ? '' : `, ${ofTrajectory} of its trajectory`;
   return new EngineError(
-    `no server answered request ${request.id} in ${failures.length} tries${before}; last: ${reasonOf(last)}`,
+    `no server answered request ${request.id} in ${failures.length} tries${before}; last: ${messageOf(last)}`,
     { cause: last },
   );
 }

@@ -1,3 +1,4 @@
+import { messageOf } from '../../lib/error-message.ts';
 import type { Problem, ToolSchema } from '../../types.ts';
 
 /** A call before it has an id. */
@@ -77,7 +78,7 @@ export function readJson(text: string): { readonly value: unknown } | { readonly
   try {
     return { value: JSON.parse(text) };
   } catch (error) {
-    return { error: error instanceof Error ? error.message : String(error) };
+    return { error: messageOf(error) };
   }
 }
 

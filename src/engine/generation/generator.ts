@@ -4,6 +4,7 @@
  */
 import { EngineError } from '../../errors.ts';
 import type { GenerateResult } from '../../inference/server.ts';
+import { messageOf } from '../../lib/error-message.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { Head } from './head.ts';
@@ -346,7 +347,7 @@ export class Generator {
     this.#remove(sequence);
     this.#news.failed.push({
       key: sequence.key,
-      message: error instanceof Error ? error.message : String(error),
+      message: messageOf(error),
     });
   }
 

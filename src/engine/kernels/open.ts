@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { ConfigError, EngineError } from '../../errors.ts';
+import { messageOf } from '../../lib/error-message.ts';
 import type { Backend } from './backend.ts';
 import { KernelSet } from './kernel-set.ts';
 import type { KernelOptions, Kernels } from './kernels.ts';
@@ -35,7 +36,7 @@ async function loadBackend(
   try {
     return await loadNative(threads, log);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     if (kind === 'native') throw new EngineError(`no native kernels: ${reason}`, { cause: error });
     log(`using the wasm kernels, which are slower: ${reason}`);
     return loadWasm(threads);

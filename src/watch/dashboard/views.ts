@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { messageOf } from '../../lib/error-message.ts';
 import type { Content, End, Message } from '../../types.ts';
 import { problemsOf } from '../problems.ts';
 import { endName } from '../rollout-metrics.ts';
@@ -79,7 +80,7 @@ export async function trajectoryView(
   try {
     texts = await tokenizer();
   } catch (error) {
-    withoutTexts = error instanceof Error ? error.message : String(error);
+    withoutTexts = messageOf(error);
   }
   return {
     row: rowOf(entry, position),
@@ -133,7 +134,7 @@ export async function stepFailures(directory: string, index: StepIndex): Promise
   for await (const [position, { taskIndex, attempt, end, turns }] of trajectoriesOf(directory, index)) {
     const place = { position, taskIndex, attempt };
     if (end.kind !== 'completed') {
-      failures.push({ ...place, kind: `ends/${endName(end)}`, turn: null, message: messageOf(end) ?? '' });
+      failures.push({ ...place, kind: `ends/${endName(end)}`, turn: null, message: failureOf(end) ?? '' });
     }
     turns.forEach((turn, at) => {
       for (const { kind, message } of problemsOf(turn)) {
@@ -167,7 +168,7 @@ function rowOf(entry: IndexEntry, position: number): AttemptRow {
     reward,
     advantage,
     end: endName(end),
-    message: messageOf(end),
+    message: failureOf(end),
     turns,
     problems,
     tokens,
@@ -175,7 +176,7 @@ function rowOf(entry: IndexEntry, position: number): AttemptRow {
   };
 }
 
-function messageOf(end: End): string | null {
+function failureOf(end: End): string | null {
   return end.kind === 'failed' ? end.message : end.kind === 'cancelled' ? end.why : null;
 }
 
