@@ -7,7 +7,7 @@ import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import type { Backend, Progress } from './options.ts';
 import { openChatFormat } from './run/chat-format.ts';
-import { learningRateShare, type Schedule } from './training/schedule.ts';
+import { learningRateShare, type Schedule } from './training/learning-rate.ts';
 import type { AdamOptions } from './training/trainer.ts';
 import { type Demonstration, updateSupervised } from './training/update-supervised.ts';
 import type { Message, Metrics, ToolSchema } from './types.ts';

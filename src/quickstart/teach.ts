@@ -1,4 +1,4 @@
-import { learningRateShare } from '../training/schedule.ts';
+import { learningRateShare } from '../training/learning-rate.ts';
 import type { Trainer } from '../training/trainer.ts';
 import { updateSupervised } from '../training/update-supervised.ts';
 import type { Segment } from '../types.ts';

@@ -1,5 +1,5 @@
 import type { ResolvedOptions } from '../options.ts';
-import { learningRateShare } from '../training/schedule.ts';
+import { learningRateShare } from '../training/learning-rate.ts';
 
 /** The optimizer's settings in a step: the learning rate follows its schedule. */
 export function adamAt<T>({ optimizer, steps }: ResolvedOptions<T>, step: number) {

@@ -44,7 +44,7 @@ export interface ActorInput {
   readonly tokensPerTrajectory?: number | undefined;
 }
 
-export interface ActorSchedule {
+export interface Passes {
   readonly adam: AdamOptions;
   readonly miniBatches: number;
   readonly epochs: number;
@@ -93,7 +93,7 @@ type Tally = ReturnType<typeof createTally>;
  */
 export async function updateActor(
   input: ActorInput,
-  schedule: ActorSchedule,
+  passes: Passes,
   context: PassContext,
   onRows: (rows: number) => void,
 ): Promise<ActorResult> {
@@ -102,15 +102,15 @@ export async function updateActor(
   const firstLogprobs: Float64Array[] = input.members.map(() => new Float64Array());
   const firstEntropy: Float64Array[] = input.members.map(() => new Float64Array());
   const groups = [...new Set(input.members.map(({ group }) => group))];
-  for (let epoch = 0; epoch < schedule.epochs; epoch++) {
-    const seed = schedule.shuffle ? schedule.seed + epoch : undefined;
-    for (const [number, chosen] of splitGroups(groups, schedule.miniBatches, seed).entries()) {
+  for (let epoch = 0; epoch < passes.epochs; epoch++) {
+    const seed = passes.shuffle ? passes.seed + epoch : undefined;
+    for (const [number, chosen] of splitGroups(groups, passes.miniBatches, seed).entries()) {
       const inGroup = new Set(chosen);
       const members = input.members.filter(({ group }) => inGroup.has(group));
       const counts = countTokens(members, input);
       tally.tokens += counts.tokens;
       if (counts.tokens === 0) continue;
-      const picked = await pickFromMiniBatch(members, input, schedule.seed + number, context);
+      const picked = await pickFromMiniBatch(members, input, passes.seed + number, context);
       const live = members.filter((member) => !isSilent(member, input));
       let accumulated = false;
       for (const { members: chosenMembers, rows } of packMembers(live, trainer, context)) {
@@ -121,21 +121,21 @@ export async function updateActor(
           await pass.backward(gradients);
           accumulated = true;
         } catch (error) {
-          await dropGradient(trainer, pass, 'logprob', accumulated ? schedule.adam : undefined);
+          await dropGradient(trainer, pass, 'logprob', accumulated ? passes.adam : undefined);
           throw error;
         }
         onRows(rows.length);
       }
       onRows(members.length - live.length);
       if (live.length === 0) continue;
-      const { gradNorm, skipped } = await trainer.optimStep(schedule.adam);
+      const { gradNorm, skipped } = await trainer.optimStep(passes.adam);
       tally.updates++;
       if (skipped) tally.skipped++;
       else tally.gradNorms.push(gradNorm);
     }
   }
   return {
-    metrics: actorMetrics(tally, input, schedule),
+    metrics: actorMetrics(tally, input, passes),
     notices: noticesOf(tally),
     firstLogprobs,
     firstEntropy,
@@ -327,7 +327,7 @@ async function pickFromMiniBatch(
   return marks;
 }
 
-function actorMetrics(tally: Tally, input: ActorInput, schedule: ActorSchedule): Metrics {
+function actorMetrics(tally: Tally, input: ActorInput, passes: Passes): Metrics {
   const { algorithm } = input;
   const updates = Math.max(tally.updates, 1);
   const share = (sum: number, of: number) => (of > 0 ? sum / of : 0);
@@ -339,7 +339,7 @@ function actorMetrics(tally: Tally, input: ActorInput, schedule: ActorSchedule):
     'actor/grad_norm': tally.gradNorms.length
       ? tally.gradNorms.reduce((sum, norm) => sum + norm, 0) / tally.gradNorms.length
       : 0,
-    'actor/lr': schedule.adam.learningRate,
+    'actor/lr': passes.adam.learningRate,
     'actor/ratios_clamped': tally.clampedRatios,
     'actor/updates': tally.updates,
     'actor/updates_skipped': tally.skipped,

@@ -27,7 +27,7 @@ export async function updateCritic(
     readonly returns: TokenLists;
     readonly tokensPerTrajectory?: number | undefined;
   },
-  schedule: {
+  passes: {
     readonly adam: AdamOptions;
     readonly miniBatches: number;
     readonly epochs: number;
@@ -41,9 +41,9 @@ export async function updateCritic(
   let [loss, clipped, predicted, tokens, updates] = [0, 0, 0, 0, 0];
   const norms: number[] = [];
   const groups = [...new Set(input.members.map(({ group }) => group))];
-  for (let epoch = 0; epoch < schedule.epochs; epoch++) {
-    const seed = schedule.shuffle ? schedule.seed + epoch : undefined;
-    for (const chosen of splitGroups(groups, schedule.miniBatches, seed)) {
+  for (let epoch = 0; epoch < passes.epochs; epoch++) {
+    const seed = passes.shuffle ? passes.seed + epoch : undefined;
+    for (const chosen of splitGroups(groups, passes.miniBatches, seed)) {
       const inGroup = new Set(chosen);
       const members = input.members.filter(({ group }) => inGroup.has(group));
       const lengths = new Map<number, number>();
@@ -79,7 +79,7 @@ export async function updateCritic(
         accumulated = true;
         onRows(rows.length);
       }
-      const { gradNorm, skipped } = await trainer.optimStep(schedule.adam);
+      const { gradNorm, skipped } = await trainer.optimStep(passes.adam);
       updates++;
       if (!skipped) norms.push(gradNorm);
     }
@@ -89,14 +89,14 @@ export async function updateCritic(
     'critic/vf_clipfrac': clipped / Math.max(tokens, 1),
     'critic/vpred_mean': predicted / Math.max(tokens, 1),
     'critic/grad_norm': norms.length ? mean(norms) : 0,
-    'critic/lr': schedule.adam.learningRate,
+    'critic/lr': passes.adam.learningRate,
   };
 
   async function valuesOf(pass: Pass, packed: readonly Member[], accumulated: boolean) {
     try {
       return readOutput(pass.outputs, 'value', packed, "the critic's", context);
     } catch (error) {
-      await dropGradient(trainer, pass, 'value', accumulated ? schedule.adam : undefined);
+      await dropGradient(trainer, pass, 'value', accumulated ? passes.adam : undefined);
       throw error;
     }
   }

@@ -158,7 +158,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
   };
   const members = membersOf(batch);
   const progress = progressReporter(options, members.length);
-  const schedule = { ...optimizer, seed };
+  const passes = { ...optimizer, seed };
   const behaviour = members.map((member) => gather(member.behaviour, member.positions));
   const ages = members.map(({ versions, positions }) =>
     gather(versions, positions).map((version) => Math.max(0, batch.version - version)),
@@ -235,7 +235,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
         criticMetrics,
         await updateCritic(
           input,
-          { ...schedule, adam, epochs, miniBatches },
+          { ...passes, adam, epochs, miniBatches },
           trainedContext,
           progress('critic'),
         ),
@@ -269,7 +269,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
             measureEntropy: trainer.can.has('entropy') && !scored?.entropy,
             tokensPerTrajectory,
           },
-          schedule,
+          passes,
           trainedContext,
           progress('actor'),
         );

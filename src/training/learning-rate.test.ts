@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { learningRateShare, type Schedule } from './schedule.ts';
+import { learningRateShare, type Schedule } from './learning-rate.ts';
 
 const at = (schedule: Partial<Schedule>, steps: readonly number[]) =>
   steps.map((step) =>
