@@ -22,6 +22,7 @@ import {
   runPaths,
   writeOptions,
 } from '../watch/run-directory.ts';
+import { lockRun } from '../watch/run-lock.ts';
 import { findSpeaking, openChatFormat } from './chat-format.ts';
 
 /** What a run is made of. */
@@ -53,10 +54,10 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     chat: options.chat,
     signal,
   });
-  const resumed = await openDirectory(options); // only now: a model that is not found leaves no trace
+  // Only now: a model that is not found leaves no trace.
+  const opened: { close(): Promise<void> }[] = [await lockRun(options.runDir)];
   const pixelsPerToken = await pixelsPerTokenOf(model);
   const images = imageBlobs(runPaths(options.runDir).blobs, { pixelsPerToken });
-  const opened: { close(): Promise<void> }[] = [];
   const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;
     opened.push(ready);
@@ -66,6 +67,7 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
   };
   try {
+    const resumed = await openDirectory(options);
     const valueHead = algorithm.critic?.shared ?? false;
     const trainer = await open(backend.openTrainer('policy', model, { valueHead }));
     const setting = {
