@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { arrayDataset } from '../dataset/dataset.ts';
 import { type ResolvedOptions, resolveOptions, resolvePlain, type TrainOptions } from '../options.ts';
 import { adamAt } from './adam-at.ts';
 
@@ -17,7 +18,13 @@ test('the warm-up is a number of steps, or a share of those that the run has', (
 });
 
 test('a warm-up given both ways is refused', () => {
-  const parts = { model: 'm', tasks: [], agent: {}, rewards: [{ name: 'r' }], runDir: 'runs/r' };
+  const parts = {
+    model: 'm',
+    tasks: arrayDataset([{}]),
+    agent: {},
+    rewards: [{ name: 'r' }],
+    runDir: 'runs/r',
+  };
   const given = { ...parts, optimizer: { warmupSteps: 10, warmupShare: 0.1 } } as unknown as TrainOptions;
   expect(() => resolveOptions(given)).toThrow(
     'optimizer.warmupSteps is 10 and optimizer.warmupShare is 0.1; give one',
