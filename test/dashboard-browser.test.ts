@@ -175,9 +175,10 @@ describe.skipIf(!CHROMIUM)(where, () => {
         .getByText(/Task \d+, attempt \d/)
         .waitFor();
     }
-    const steps = await page.getByLabel('Run and step, left').locator('option').allTextContents();
-    expect(steps).toEqual(['sums, step 1', 'sums, step 2', 'sums, step 3']);
-    expect(await main().getByText('attempted in 3 steps').count()).toBe(1);
+    const options = page.getByLabel('Run and step, left').locator('option');
+    await options.nth(2).waitFor({ state: 'attached' });
+    expect(await options.allTextContents()).toEqual(['sums, step 1', 'sums, step 2', 'sums, step 3']);
+    await main().getByText('attempted in 3 steps').waitFor();
   }, 60_000);
 
   test('the timeline has a lane per trajectory and per server; failures lead to the trajectory they are of', async () => {
