@@ -482,7 +482,7 @@ describe('how a trajectory ends', () => {
     };
     expect(await sampledWith([{}])).toBe(true);
     expect(await sampledWith([{ temperature: undefined, topK: undefined } as object])).toBe(true);
-    expect(await sampledWith([{ maxTokens: 3 }])).toBe(true);
+    expect(await sampledWith([{ maxTokens: 3, stopStrings: ['.'] }])).toBe(true);
     for (const own of [
       { temperature: 0.5 },
       { topK: 2 },

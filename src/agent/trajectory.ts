@@ -55,6 +55,17 @@ const GRACE_MS = 2_000;
 /** While it waits for a server: longer than a server has to hand over what it made of an aborted request. */
 const ANSWER_MS = 6_000;
 
+/** What makes the distribution that a reply is sampled from another; where it stops does not. */
+const SHAPES = [
+  'temperature',
+  'topP',
+  'topK',
+  'minP',
+  'repetitionPenalty',
+  'presencePenalty',
+  'frequencyPenalty',
+] as const satisfies readonly (keyof Sampling)[];
+
 export async function runTrajectory<T>(setup: TrajectorySetup<T>): Promise<Trajectory<T>> {
   ignoreStrayStops();
   return new Life(setup).run();
@@ -215,9 +226,8 @@ class Life<T> {
       recordReward: (turn, value) => {
         this.#turns[turn - 1]!.reward = value;
       },
-      isTrained: ({ trained = true, maxTokens: _, ...own }: SampleOptions) =>
-        trained &&
-        Object.entries(given(own)).every(([name, value]) => sampling[name as keyof Sampling] === value),
+      isTrained: ({ trained = true, ...own }: SampleOptions) =>
+        trained && SHAPES.every((name) => own[name] === undefined || own[name] === sampling[name]),
     });
     this.#chats.push(chat);
     return chat;

@@ -21,7 +21,7 @@ export interface ChatOptions {
 }
 
 export interface SampleOptions extends Partial<Omit<SamplingParams, 'seed' | 'stopIds'>> {
-  /** False: sampled, but not trained. A reply at another temperature than the run's is never trained. */
+  /** False: sampled, but not trained. A reply of another temperature, truncation or penalty than the run's is never trained. */
   readonly trained?: boolean;
 }
 
