@@ -191,64 +191,51 @@ export class SglangServer implements InferenceServer {
     return this.#http.close();
   }
 
-  /** Of every request thousands of which wait at once: nothing but what it needs is kept while it does. */
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
     const { signal, images = [] } = request;
     const rid = `${request.id}.${++this.#tries}.`; // a try elsewhere or again never meets its forerunner
-    const before = this.#version;
-    const adapter = request.adapter ?? this.#adapters.current;
+    const began = { before: this.#version, adapter: request.adapter ?? this.#adapters.current };
     const imageData = images.length > 0 ? await this.#imageData(images) : undefined;
     signal?.throwIfAborted();
+    const call = () => generateCall(request, rid, began.adapter, imageData); // not kept: thousands wait at once
     const askToAbort = (timeoutMs: number) =>
       this.#http.tell('/abort_request', { body: { rid, abort_all: false }, timeoutMs });
-    const began = { before, adapter };
-    if (request.onTokens)
-      return this.#stream(request, generateCall(request, rid, adapter, imageData), askToAbort, began);
-    const exchange = this.#http.start(
-      '/generate',
-      () => generateCall(request, rid, adapter, imageData),
-      (reply) => this.#result(request, this.#read(this.#http.accept('/generate', reply)), began),
-    );
-    const endWatch = keepPartial(signal, askToAbort, (reason) => exchange.cancel(reason));
-    try {
-      return await exchange.reply;
-    } finally {
-      endWatch();
+    if (request.onTokens) {
+      const closing = new AbortController();
+      const streamed = this.#stream(request, { ...call(), signal: closing.signal }, began);
+      return keepPartial(streamed, signal, askToAbort, (reason) => closing.abort(reason));
     }
+    const exchange = this.#http.start('/generate', call, (reply) =>
+      this.#result(request, this.#read(this.#http.accept('/generate', reply)), began),
+    );
+    return keepPartial(exchange.reply, signal, askToAbort, (reason) => exchange.cancel(reason));
   }
 
   async #stream(
     request: GenerateRequest,
     call: CallOptions,
-    askToAbort: (timeoutMs: number) => Promise<unknown>,
     { before, adapter }: Began,
   ): Promise<GenerateResult> {
     const { incremental_streaming_output: incremental = false } = await this.#serverFlags();
-    const closing = new AbortController();
-    const endWatch = keepPartial(request.signal, askToAbort, (reason) => closing.abort(reason));
     const whole: { ids: number[]; logprobs: TokenLogprob[] } = { ids: [], logprobs: [] };
     let madeBefore: number | undefined;
     let last: Chunk | undefined;
-    try {
-      for await (const event of this.#http.events('/generate', { ...call, signal: closing.signal })) {
-        const part = event as Chunk & { readonly error?: { readonly message?: string } };
-        if (part.error) throw new EngineError(`${this.url}/generate: ${part.error.message ?? 'failed'}`);
-        const from = incremental ? 0 : whole.ids.length;
-        const ids = (part.output_ids ?? []).slice(from);
-        const logprobs = (part.meta_info.output_token_logprobs ?? []).slice(from);
-        whole.ids.push(...ids);
-        whole.logprobs.push(...logprobs);
-        if (this.#version === before) madeBefore = whole.ids.length;
-        last = part;
-        if (ids.length > 0 && ids.length === logprobs.length) {
-          request.onTokens!(
-            Int32Array.from(ids),
-            Float32Array.from(logprobs, ([value]) => value ?? Number.NaN),
-          );
-        }
+    for await (const event of this.#http.events('/generate', call)) {
+      const part = event as Chunk & { readonly error?: { readonly message?: string } };
+      if (part.error) throw new EngineError(`${this.url}/generate: ${part.error.message ?? 'failed'}`);
+      const from = incremental ? 0 : whole.ids.length;
+      const ids = (part.output_ids ?? []).slice(from);
+      const logprobs = (part.meta_info.output_token_logprobs ?? []).slice(from);
+      whole.ids.push(...ids);
+      whole.logprobs.push(...logprobs);
+      if (this.#version === before) madeBefore = whole.ids.length;
+      last = part;
+      if (ids.length > 0 && ids.length === logprobs.length) {
+        request.onTokens!(
+          Int32Array.from(ids),
+          Float32Array.from(logprobs, ([value]) => value ?? Number.NaN),
+        );
       }
-    } finally {
-      endWatch();
     }
     if (!last) throw new EngineError(`${this.url}/generate: the stream had no reply`);
     const meta_info = { ...last.meta_info, output_token_logprobs: whole.logprobs };

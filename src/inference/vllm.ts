@@ -181,59 +181,45 @@ export class VllmServer implements InferenceServer {
   async #try(request: GenerateRequest, by: Entrance): Promise<GenerateResult> {
     request.signal?.throwIfAborted();
     const id = encodeURI(`${request.id}.${++this.#tries}.`).replaceAll('/', ':'); // it travels in a header
-    const before = this.#version;
-    const adapter = request.adapter ?? this.#adapters.current;
-    const body = await this.#body(request, id, by, adapter);
+    const began = { before: this.#version, adapter: request.adapter ?? this.#adapters.current };
+    const body = await this.#body(request, id, by, began.adapter);
     const headers = { 'x-session-id': encodeURI(request.trajectory), 'x-request-id': id };
     const path = PATHS[by];
-    const call = { body, headers };
+    const call = () => ({ body: body(), headers }); // not kept: thousands wait at once
     const askToAbort = (timeoutMs: number) =>
       this.#http.tell('/abort_requests', { body: { request_ids: [SERVER_ID[by](id)] }, timeoutMs });
-    if (request.onTokens) return this.#stream(request, path, call, askToAbort, { before, adapter });
-    const exchange = this.#http.start(
-      path,
-      () => call,
-      (reply) =>
-        this.#result(request, this.#http.parse<Reply>(path, this.#http.accept(path, reply).toString()), {
-          before,
-          adapter,
-        }),
-    );
-    const endWatch = keepPartial(request.signal, askToAbort, (reason) => exchange.cancel(reason));
-    try {
-      return await exchange.reply;
-    } finally {
-      endWatch();
+    if (request.onTokens) {
+      const closing = new AbortController();
+      const streamed = this.#stream(request, path, { ...call(), signal: closing.signal }, began);
+      return keepPartial(streamed, request.signal, askToAbort, (reason) => closing.abort(reason));
     }
+    const exchange = this.#http.start(path, call, (reply) => {
+      const text = this.#http.accept(path, reply).toString();
+      return this.#result(request, this.#http.parse<Reply>(path, text), began);
+    });
+    return keepPartial(exchange.reply, request.signal, askToAbort, (reason) => exchange.cancel(reason));
   }
 
   async #stream(
     request: GenerateRequest,
     path: string,
     call: CallOptions,
-    askToAbort: (timeoutMs: number) => Promise<unknown>,
     { before, adapter }: Began,
   ): Promise<GenerateResult> {
-    const closing = new AbortController();
-    const endWatch = keepPartial(request.signal, askToAbort, (reason) => closing.abort(reason));
     const parts: Reply[] = [];
     let made = 0;
     let madeBefore: number | undefined;
-    try {
-      for await (const event of this.#http.events(path, { ...call, signal: closing.signal })) {
-        const part = event as Reply & { readonly error?: { readonly message?: string } };
-        if (part.error) throw new EngineError(`${this.url}${path}: ${part.error.message ?? 'failed'}`);
-        parts.push(part);
-        const ids = part.choices[0]?.token_ids ?? [];
-        made += ids.length;
-        if (this.#version === before) madeBefore = made;
-        const logprobs = logprobsOf(part.choices[0]);
-        if (ids.length > 0 && ids.length === logprobs.length) {
-          request.onTokens!(Int32Array.from(ids), Float32Array.from(logprobs as number[]));
-        }
+    for await (const event of this.#http.events(path, call)) {
+      const part = event as Reply & { readonly error?: { readonly message?: string } };
+      if (part.error) throw new EngineError(`${this.url}${path}: ${part.error.message ?? 'failed'}`);
+      parts.push(part);
+      const ids = part.choices[0]?.token_ids ?? [];
+      made += ids.length;
+      if (this.#version === before) madeBefore = made;
+      const logprobs = logprobsOf(part.choices[0]);
+      if (ids.length > 0 && ids.length === logprobs.length) {
+        request.onTokens!(Int32Array.from(ids), Float32Array.from(logprobs as number[]));
       }
-    } finally {
-      endWatch();
     }
     return this.#result(request, joined(parts), { before, adapter, madeBefore });
   }
@@ -279,21 +265,22 @@ export class VllmServer implements InferenceServer {
     const scores = { prompt_logprobs: scorePrompt ? 0 : null };
     if (by === 'tokens') {
       const parts = await this.#contentParts(request);
-      return jsonWithIds('token_ids', prompt, {
+      const rest = {
         request_id: id,
         model,
         sampling_params: { ...params, logprobs: 0, ...scores },
         priority,
         stream,
         ...(parts.length === 0 ? {} : { content_parts: parts }),
-      });
+      };
+      return () => jsonWithIds('token_ids', prompt, rest);
     }
     if (request.images && request.images.length > 0) {
       throw new ConfigError(
         `${this.url}: this vLLM has no /inference/v1/generate, and so takes no images with ids`,
       );
     }
-    return jsonWithIds('prompt', prompt, {
+    const rest = {
       request_id: id,
       model,
       ...params,
@@ -302,7 +289,8 @@ export class VllmServer implements InferenceServer {
       return_token_ids: true,
       priority,
       stream,
-    });
+    };
+    return () => jsonWithIds('prompt', prompt, rest);
   }
 
   #contentParts({ images = [] }: GenerateRequest) {

@@ -1,4 +1,5 @@
 import type { PlainOptions } from '../options.ts';
+import { SHAPING } from '../reward/shaping.ts';
 import { ALGORITHM_NAMES, LOSS_NAMES } from './algorithm-names.ts';
 import {
   atLeast,
@@ -334,12 +335,16 @@ export const SETTINGS = {
     },
     shaping: {
       enabled: setting(false, boolean, 'A shaped reward is another task; say so.'),
-      toolCallSuccess: setting(0.1, number, 'Added once if a call succeeded.'),
-      validReasoning: setting(0.05, number, 'Added once if the reasoning is valid.'),
-      invalidToolCall: setting(-0.1, number, 'Added for each call that could not be run.'),
-      maxTurnsExceeded: setting(-0.5, number, 'Added if the turns ran out.'),
-      redundantToolCall: setting(-0.05, number, 'Added for each call made before with the same arguments.'),
-      toolFormat: setting(0, number, 'Added once if every call was well formed.'),
+      toolCallSuccess: setting(SHAPING.toolCallSuccess, number, 'Added once if a call succeeded.'),
+      validReasoning: setting(SHAPING.validReasoning, number, 'Added once if the reasoning is valid.'),
+      invalidToolCall: setting(SHAPING.invalidToolCall, number, 'Added for each call that could not be run.'),
+      maxTurnsExceeded: setting(SHAPING.maxTurnsExceeded, number, 'Added if the turns ran out.'),
+      redundantToolCall: setting(
+        SHAPING.redundantToolCall,
+        number,
+        'Added for each call made before with the same arguments.',
+      ),
+      toolFormat: setting(SHAPING.toolFormat, number, 'Added once if every call was well formed.'),
     },
   },
   servers: {
