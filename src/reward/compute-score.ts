@@ -38,7 +38,8 @@ export async function openComputeScore(options: ComputeScoreOptions): Promise<Co
     throw new ConfigError(`${where}: does not export a function ${name}; it exports ${names}`);
   }
   const pool = workerPool(
-    () => startWorker('./compute-score-worker', import.meta.url, { workerData: options }),
+    () =>
+      startWorker('./compute-score-worker', import.meta.url, { workerData: options, loadsUserModules: true }),
     workers,
   );
   return {

@@ -53,8 +53,9 @@ function pauseOne({ waiting, servers }: SchedulingView, budget: Budget): Decisio
 }
 
 /**
- * Home, where its context is; else where most is left, or, if some server does not say, where least is kept. It also moves between two requests when that evens the servers
- * out by more than its own size, which is what it costs: its context is computed again.
+ * Home, where its context is; else where most is left, or, if some server does not say, where least is kept. It also moves
+ * between two requests when that evens the servers out by more than its own size, which is what it costs: its context is
+ * computed again.
  */
 function placeWithin(
   servers: readonly ServerView[],
