@@ -1,6 +1,6 @@
 /** Training speed of the embedded engine: forward, backward and AdamW over whole rows. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { openTrainer, type TrainerOptions } from '../src/engine/trainer.ts';
+import { openTrainer, type TrainerOptions } from '../src/engine/training/trainer.ts';
 import { createRandom } from '../src/lib/random.ts';
 import type { AdamOptions, Row } from '../src/training/trainer.ts';
 import { BENCH_SIZES, benchModel } from './engine-models.ts';

@@ -9,9 +9,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { openKernels } from '../src/engine/kernels/open.ts';
-import { readAdapter } from '../src/engine/lora.ts';
 import { readModelConfig } from '../src/engine/model/files.ts';
-import { TrainingEngine } from '../src/engine/training-engine.ts';
+import { readAdapter } from '../src/engine/training/lora.ts';
+import { TrainingEngine } from '../src/engine/training/training-engine.ts';
 import { type EngineGolden, readEngineGolden, relativeError } from '../test/golden/engine/golden.ts';
 
 const { values } = parseArgs({

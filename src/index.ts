@@ -122,23 +122,7 @@ export type {
   ServerView,
   WaitingRequest,
 } from './gateway/scheduling-view.ts';
-export {
-  type ChatEndpoint,
-  type ChatEndpointOptions,
-  chatEndpoint,
-} from './lib/chat-endpoint.ts';
-export { type ImageBlobs, type ImageSource, imageBlobs } from './lib/image-blobs.ts';
 export { createRandom, hashSeed, type Random } from './lib/random.ts';
-export { type RequestLimiter, type RequestLimits, requestLimiter } from './lib/rate-limit.ts';
-export {
-  type Boundary,
-  openSandbox,
-  type Sandbox,
-  type SandboxLimits,
-  type SandboxOptions,
-  type SandboxResult,
-} from './lib/sandbox/sandbox.ts';
-export { openSymbolicMaths, type SymbolicMaths, type SymbolicOptions } from './lib/symbolic/symbolic.ts';
 export {
   asynchronous,
   type Mode,
@@ -189,6 +173,22 @@ export { type Shaping, type ShapingOptions, shapingReward } from './reward/shapi
 export type { RolloutProgress } from './rollout/progress.ts';
 export { type RolloutOptions, rollout } from './rollout.ts';
 export type { StepReport } from './run.ts';
+export {
+  type ChatEndpoint,
+  type ChatEndpointOptions,
+  chatEndpoint,
+} from './services/chat-endpoint.ts';
+export { type ImageBlobs, type ImageSource, imageBlobs } from './services/image-blobs.ts';
+export { type RequestLimiter, type RequestLimits, requestLimiter } from './services/rate-limit.ts';
+export {
+  type Boundary,
+  openSandbox,
+  type Sandbox,
+  type SandboxLimits,
+  type SandboxOptions,
+  type SandboxResult,
+} from './services/sandbox/sandbox.ts';
+export { openSymbolicMaths, type SymbolicMaths, type SymbolicOptions } from './services/symbolic/symbolic.ts';
 export { type DemonstrationRow, type SftOptions, type SftReport, sft } from './sft.ts';
 export { train } from './train.ts';
 export type { Advantages, AdvantageTrajectory } from './training/advantages/advantage.ts';

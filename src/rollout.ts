@@ -14,7 +14,6 @@ import type { Sampling } from './agent/sampling.ts';
 import type { ChatFormat } from './chat/format.ts';
 import type { InferenceServer } from './inference/server.ts';
 import { type Clock, realClock } from './lib/clock.ts';
-import type { ImageBlobs } from './lib/image-blobs.ts';
 import { semaphore } from './lib/semaphore.ts';
 import type { Reward } from './reward/reward.ts';
 import { checkRewards } from './reward/score.ts';
@@ -23,6 +22,7 @@ import { watchFailures } from './rollout/failures.ts';
 import { renderedOnce } from './rollout/first-prompt.ts';
 import { countProgress, type RolloutProgress } from './rollout/progress.ts';
 import { scoreBatch, scoreGroup } from './rollout/score.ts';
+import type { ImageBlobs } from './services/image-blobs.ts';
 import type { Group, Scored, Task } from './types.ts';
 
 export interface RolloutOptions<T = Task> {

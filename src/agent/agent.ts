@@ -1,5 +1,5 @@
 import type { Chat, ChatOptions } from '../chat/chat.ts';
-import type { ImageBlobs } from '../lib/image-blobs.ts';
+import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { Span, Task, Trajectory } from '../types.ts';
 import type { Limits } from './limits.ts';
 import { checkToolNames, type Tool } from './tool.ts';

@@ -4,9 +4,9 @@
  */
 import type { TaskMessage, TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
-import type { ImageBlobs } from '../lib/image-blobs.ts';
 import { loadModule } from '../lib/load-export.ts';
 import type { TrajectoryReward } from '../reward/reward.ts';
+import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { ContentPart, Message } from '../types.ts';
 import type { Agent } from './agent.ts';
 import { loadAgent, loadAgentFile } from './agent-file.ts';

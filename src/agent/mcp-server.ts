@@ -10,7 +10,7 @@ import {
 import { McpServer } from '@modelcontextprotocol/server';
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Clock, realClock } from '../lib/clock.ts';
-import { temporaryImages } from '../lib/image-blobs.ts';
+import { temporaryImages } from '../services/image-blobs.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { runTool } from './run-tool.ts';
 import type { Tool, TrajectorySoFar } from './tool.ts';

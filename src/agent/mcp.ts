@@ -6,7 +6,7 @@
 import type { CallToolResult, Client } from '@modelcontextprotocol/client';
 import { ConfigError, ToolError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
-import { rateLimit } from '../lib/rate-limit.ts';
+import { rateLimit } from '../services/rate-limit.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
 import { type Tool, type ToolBox, tool } from './tool.ts';

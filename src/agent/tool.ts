@@ -1,5 +1,5 @@
 import { ConfigError } from '../errors.ts';
-import type { ImageBlobs } from '../lib/image-blobs.ts';
+import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { ImageRef, Message, Task, ToolSchema, Turn } from '../types.ts';
 import { type CompiledSchema, compileSchema, type InputOf, type InputSchema } from './input-schema.ts';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { createTokenizer } from '../chat/tokenizer.ts';
 import { readJson } from '../engine/model/files.ts';
-import { openTrainer } from '../engine/trainer.ts';
+import { openTrainer } from '../engine/training/trainer.ts';
 import { ConfigError } from '../errors.ts';
 import { positive, wholes } from './number.ts';
 

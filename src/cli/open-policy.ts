@@ -1,8 +1,8 @@
 import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
-import { temporaryImages } from '../lib/image-blobs.ts';
 import { limitsWithin, type ResolvedOptions } from '../options.ts';
 import { openChatFormat } from '../run/chat-format.ts';
+import { temporaryImages } from '../services/image-blobs.ts';
 
 /**
  * A model ready to answer, in the format and within the limits of its run: what `preview`, `eval` and `fork` sample

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { findModelFolder } from '../chat/model-folder.ts';
 import { openServer } from '../engine/server.ts';
-import { serveModel } from '../inference/serve/serve.ts';
+import { serveModel } from '../serve/serve.ts';
 import { port, positive, whole } from './number.ts';
 
 interface ServeFlags {

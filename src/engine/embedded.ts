@@ -1,6 +1,6 @@
-import type { LoraOptions } from './lora.ts';
 import { type EmbeddedServer, openServer } from './server.ts';
-import { type EmbeddedTrainer, openTrainer } from './trainer.ts';
+import type { LoraOptions } from './training/lora.ts';
+import { type EmbeddedTrainer, openTrainer } from './training/trainer.ts';
 
 export interface EmbeddedOptions {
   /** Threads that compute, for the trainer and for each server; default the machine's parallelism. */

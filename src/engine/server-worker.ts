@@ -1,11 +1,11 @@
 /** The thread of an embedded server: owns kernels, model and cache; talks by messages, one batch a step. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConfigError } from '../errors.ts';
-import { openDecoder } from './generation/decoder.ts';
 import { EngineLoop } from './generation/engine-loop.ts';
 import { Generator } from './generation/generator.ts';
 import type { FromEngine, ServerSetup, ToEngine } from './generation/messages.ts';
 import type { TokenDecoder } from './generation/stop-strings.ts';
+import { openTokenDecoder } from './generation/token-decoder.ts';
 import { diskWeights } from './generation/weight-sources.ts';
 import { openKernels } from './kernels/open.ts';
 import { readModelConfig } from './model/files.ts';
@@ -23,7 +23,7 @@ async function main(): Promise<void> {
     maxBatch: setup.maxBatch,
     version: setup.version,
     decoder: () => {
-      decoder ??= openDecoder(setup.model);
+      decoder ??= openTokenDecoder(setup.model);
       return decoder;
     },
   });

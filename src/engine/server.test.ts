@@ -9,7 +9,7 @@ import { createModel, randomWeight } from './model/create.ts';
 import { FileSet, readModelConfig } from './model/files.ts';
 import { weightElements, weightSpecs } from './model/weights.ts';
 import { type EmbeddedServer, type EmbeddedServerOptions, openServer } from './server.ts';
-import { openTrainer } from './trainer.ts';
+import { openTrainer } from './training/trainer.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rollcall-server-'));
 const model = join(folder, 'model');

@@ -1,7 +1,7 @@
 /** Which ready scorer is meant: by a row's `data_source`, in the names verl knows, or by the scorer's own name. */
 import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
-import type { Sandbox } from '../lib/sandbox/sandbox.ts';
+import type { Sandbox } from '../services/sandbox/sandbox.ts';
 import { codeScore, codeTests } from './code.ts';
 import { JUDGE_NAMES } from './described-judge.ts';
 import { gsm8kScore } from './gsm8k.ts';

@@ -1,4 +1,4 @@
-import type { Sandbox } from '../lib/sandbox/sandbox.ts';
+import type { Sandbox } from '../services/sandbox/sandbox.ts';
 
 /** Tests of a program: by what it prints for an input, or by statements that must not throw. */
 export interface CodeTests {

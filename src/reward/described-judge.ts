@@ -1,6 +1,6 @@
 import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
-import { endpointOf } from '../lib/service-config.ts';
+import { endpointOf } from '../services/service-config.ts';
 import { type JudgeOptions, judgeReward, rankingReward } from './judge.ts';
 import type { SharedReward, TrajectoryReward } from './reward.ts';
 

@@ -1,6 +1,6 @@
 /** Rewards by an LLM: a mark for each answer, or each answer of a group against every other. */
 import { createHash } from 'node:crypto';
-import type { ChatEndpoint } from '../lib/chat-endpoint.ts';
+import type { ChatEndpoint } from '../services/chat-endpoint.ts';
 import type { Task, Trajectory } from '../types.ts';
 import {
   groupReward,

@@ -1,6 +1,6 @@
 /** Rewards that come with Rollcall: for tasks that have the right answer in `groundTruth`. They read the last reply. */
-import type { Sandbox } from '../lib/sandbox/sandbox.ts';
-import type { SymbolicMaths } from '../lib/symbolic/symbolic.ts';
+import type { Sandbox } from '../services/sandbox/sandbox.ts';
+import type { SymbolicMaths } from '../services/symbolic/symbolic.ts';
 import type { Task, Trajectory } from '../types.ts';
 import { codeScore, codeTests } from './code.ts';
 import { type Gsm8kOptions, gsm8kScore } from './gsm8k.ts';

@@ -1,6 +1,6 @@
-import { askService } from '../lib/ask-service.ts';
-import type { EndpointMessage } from '../lib/chat-endpoint.ts';
 import type { Clock } from '../lib/clock.ts';
+import { askService } from '../services/ask-service.ts';
+import type { EndpointMessage } from '../services/chat-endpoint.ts';
 import type { Task } from '../types.ts';
 import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
 

@@ -7,8 +7,8 @@ import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openSandbox, type Sandbox } from 'rollcall';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { findBoxPrograms } from '../../src/lib/sandbox/bubblewrap.ts';
-import { startBoxedNode } from '../../src/lib/sandbox/node-box.ts';
+import { findBoxPrograms } from '../../src/services/sandbox/bubblewrap.ts';
+import { startBoxedNode } from '../../src/services/sandbox/node-box.ts';
 import { type Attempt, JAVASCRIPT, PYTHON } from './attempts.ts';
 
 const LIMITS = {

@@ -1,7 +1,7 @@
 /** Simulated users that come with Rollcall. */
 import { isSameNumber } from '../../lib/answers.ts';
-import type { ChatEndpoint, EndpointMessage } from '../../lib/chat-endpoint.ts';
-import { endpointOf } from '../../lib/service-config.ts';
+import type { ChatEndpoint, EndpointMessage } from '../../services/chat-endpoint.ts';
+import { endpointOf } from '../../services/service-config.ts';
 import type { Message } from '../../types.ts';
 import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
 

@@ -1,8 +1,8 @@
 /** Tools that ask a service: Search-R1's retriever and the Sandbox Fusion code runner, as verl's tools ask them. */
 import { ConfigError, ToolError } from '../../errors.ts';
-import { askService, ServiceDown } from '../../lib/ask-service.ts';
-import type { RequestLimiter } from '../../lib/rate-limit.ts';
-import { limiterOf } from '../../lib/service-config.ts';
+import { askService, ServiceDown } from '../../services/ask-service.ts';
+import type { RequestLimiter } from '../../services/rate-limit.ts';
+import { limiterOf } from '../../services/service-config.ts';
 import type { ToolSchema } from '../../types.ts';
 import type { ResultLimits } from '../class-tool.ts';
 import { type Tool, type ToolResult, tool } from '../tool.ts';

@@ -6,7 +6,7 @@
 import { resolve } from 'node:path';
 import type { Image } from '@napi-rs/canvas';
 import { ConfigError } from '../../errors.ts';
-import { imageBlobs } from '../../lib/image-blobs.ts';
+import { imageBlobs } from '../../services/image-blobs.ts';
 import type { ToolSchema } from '../../types.ts';
 import { type ClassTool, classTool, type ResultLimits } from '../class-tool.ts';
 import type { Tool } from '../tool.ts';

@@ -1,4 +1,4 @@
-import { OPERATIONS, openSymbolicMaths, type SymbolicMaths } from '../../lib/symbolic/symbolic.ts';
+import { OPERATIONS, openSymbolicMaths, type SymbolicMaths } from '../../services/symbolic/symbolic.ts';
 import type { ToolSchema } from '../../types.ts';
 import { type Tool, tool } from '../tool.ts';
 

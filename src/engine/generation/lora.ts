@@ -1,7 +1,7 @@
 /** A LoRA adapter held beside the model, so that an update of either leaves the other: y += (x·Aᵀ)·(scale·B)ᵀ. */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
-import { readAdapter } from '../lora.ts';
 import type { ModelConfig } from '../model/config.ts';
+import { readAdapter } from '../training/lora.ts';
 
 export interface LoraModule {
   readonly rank: number;

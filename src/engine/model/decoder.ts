@@ -1,6 +1,14 @@
 /** The decoder as a computation on a tape: token ids in, the last layer's states out. */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
-import type { HeadLayout, LinearLayer, LoraLayer, RopeTable, RowLayout, Tape, Tensor } from '../tape.ts';
+import type {
+  HeadLayout,
+  LinearLayer,
+  LoraLayer,
+  RopeTable,
+  RowLayout,
+  Tape,
+  Tensor,
+} from '../training/tape.ts';
 import type { ModelConfig } from './config.ts';
 import { PackedMatrix, type Parameter, type ParameterStore } from './parameters.ts';
 

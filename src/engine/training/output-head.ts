@@ -1,0 +1,152 @@
+/**
+ * From states to numbers per target: log-prob, entropy, Σπ², value, and back. Logits exist for a chunk of targets
+ * at a time; the backward computes them again, so no [targets × vocabulary] matrix is ever held.
+ */
+import type { Gradients, Output } from '../../training/trainer.ts';
+import type { Pointer } from '../kernels/kernels.ts';
+import type { Decoder } from '../model/decoder.ts';
+import type { PackedMatrix, Parameter } from '../model/parameters.ts';
+import type { Tape, Tensor } from './tape.ts';
+
+const LOGITS_PER_CHUNK = 1 << 21;
+const FEWEST_CHUNK_ROWS = 32;
+
+export interface ValueHead {
+  readonly matrix: PackedMatrix;
+  readonly bias: Parameter;
+}
+
+/** Targets in the heap. */
+export interface PackedTargets {
+  readonly count: number;
+  readonly states: Pointer;
+  readonly ids: Pointer;
+}
+
+/** One array per asked output, of the number of targets. */
+export type TargetOutputs = { readonly [K in Output]?: Float32Array };
+
+export interface HeadPass {
+  readonly outputs: TargetOutputs;
+  backward(gradients: { readonly [K in keyof Gradients]?: Float32Array }): void;
+}
+
+export function runHead(
+  tape: Tape,
+  decoder: Decoder,
+  valueHead: ValueHead | undefined,
+  states: Tensor,
+  targets: PackedTargets,
+  options: { readonly temperature: number; readonly outputs: readonly Output[] },
+): HeadPass {
+  const { kernels } = tape;
+  const { count } = targets;
+  const { head, config } = decoder;
+  const { vocabulary, hidden } = config;
+  const normed = tape.norm(tape.select(states, targets.states, count), decoder.finalNorm, config.normEpsilon);
+  const asked = new Set(options.outputs);
+  const usesLogits = options.outputs.some((output) => output !== 'value');
+  const kept = new Map<Output | 'logsumexp', Pointer>(
+    [...asked, ...(usesLogits ? (['logsumexp'] as const) : [])].map((name) => [name, tape.take(count)]),
+  );
+  const at = (name: Output | 'logsumexp', row: number) => {
+    const pointer = kept.get(name);
+    return pointer === undefined ? undefined : pointer + 4 * row;
+  };
+  const chunkRows = Math.min(count, Math.max(FEWEST_CHUNK_ROWS, Math.floor(LOGITS_PER_CHUNK / vocabulary)));
+
+  const eachChunk = (visit: (from: number, rows: number, logits: Pointer) => void) => {
+    const logits = tape.take(chunkRows * vocabulary);
+    for (let from = 0; from < count; from += chunkRows) {
+      const rows = Math.min(chunkRows, count - from);
+      const x = normed.at + 4 * from * hidden;
+      kernels.matmul({ x, packed: head.forward(), y: logits, m: rows, n: vocabulary, k: hidden });
+      visit(from, rows, logits);
+    }
+    tape.giveBack(logits);
+  };
+
+  if (usesLogits) {
+    eachChunk((from, rows, logits) =>
+      kernels.lossForward({
+        logits,
+        rows,
+        vocabulary,
+        targets: targets.ids + 4 * from,
+        temperature: options.temperature,
+        logprob: at('logprob', from),
+        logsumexp: at('logsumexp', from),
+        entropy: at('entropy', from),
+        sumSquares: at('sumSquares', from),
+      }),
+    );
+  }
+  if (valueHead && asked.has('value')) {
+    const bias = valueHead.bias.store.values + 4 * valueHead.bias.offset;
+    const packed = valueHead.matrix.forward();
+    kernels.matmul({ x: normed.at, packed, y: kept.get('value')!, m: count, n: 1, k: hidden, bias });
+  }
+
+  return {
+    outputs: Object.fromEntries(
+      options.outputs.map((name) => [name, kernels.f32(kept.get(name)!, count).slice()]),
+    ),
+    backward(gradients) {
+      const given = new Map<Output, Pointer>();
+      for (const [name, values] of Object.entries(gradients)) {
+        const pointer = tape.take(count);
+        kernels.f32(pointer, count).set(values);
+        given.set(name as Output, pointer);
+      }
+      const dnormed = tape.take(count * hidden);
+      const flowsFromLogits = given.size > (given.has('value') ? 1 : 0);
+      if (flowsFromLogits) {
+        const part = (name: Output, row: number) => {
+          const pointer = given.get(name);
+          return pointer === undefined ? undefined : pointer + 4 * row;
+        };
+        eachChunk((from, rows, logits) => {
+          kernels.lossBackward({
+            logits,
+            rows,
+            vocabulary,
+            targets: targets.ids + 4 * from,
+            temperature: options.temperature,
+            logsumexp: at('logsumexp', from)!,
+            entropy: at('entropy', from),
+            sumSquares: at('sumSquares', from),
+            dLogprob: part('logprob', from),
+            dEntropy: part('entropy', from),
+            dSumSquares: part('sumSquares', from),
+          });
+          const x = normed.at + 4 * from * hidden;
+          if (head.trained) {
+            kernels.weightGradient({ dy: logits, x, dw: head.gradient, m: rows, n: vocabulary, k: hidden });
+          }
+          const y = dnormed + 4 * from * hidden;
+          kernels.matmul({ x: logits, packed: head.transposed(), y, m: rows, n: hidden, k: vocabulary });
+        });
+      } else kernels.fill({ x: dnormed, value: 0, count: count * hidden });
+      const dvalue = given.get('value');
+      if (dvalue !== undefined && valueHead) {
+        const { matrix, bias } = valueHead;
+        if (matrix.trained) {
+          const db = bias.store.gradients + 4 * bias.offset;
+          kernels.weightGradient({
+            dy: dvalue,
+            x: normed.at,
+            dw: matrix.gradient,
+            m: count,
+            n: 1,
+            k: hidden,
+          });
+          kernels.biasGradient({ dy: dvalue, db, m: count, n: 1 });
+        }
+        const packed = matrix.transposed();
+        kernels.matmul({ x: dvalue, packed, y: dnormed, m: count, n: hidden, k: 1, accumulate: true });
+      }
+      normed.gradient = dnormed;
+      tape.backward();
+    },
+  };
+}

@@ -1,0 +1,84 @@
+/** How often and how much a service may be asked. One implementation for tools, judges and simulated users. */
+import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import { semaphore } from '../lib/semaphore.ts';
+
+/**
+ * A bucket that starts full and fills steadily; takers are served in the order they came. One who wants more than
+ * the bucket holds waits until as much has flowed in, and leaves a debt that those behind wait out.
+ */
+export function tokenBucket({
+  capacity,
+  perSecond,
+  clock,
+}: {
+  readonly capacity: number;
+  readonly perSecond: number;
+  readonly clock: Clock;
+}): (amount: number, signal?: AbortSignal) => Promise<void> {
+  let level = capacity;
+  let at = clock.now();
+  return async (amount, signal) => {
+    signal?.throwIfAborted();
+    const now = clock.now();
+    level = Math.min(capacity, level + ((now - at) / 1000) * perSecond) - amount;
+    at = now;
+    if (level >= -1e-9) return;
+    await sleep(clock, (-level / perSecond) * 1000, signal).catch((reason: unknown) => {
+      level += amount; // not used after all
+      throw reason;
+    });
+  };
+}
+
+/** So many calls per second, a second's worth at once. */
+export function rateLimit(perSecond: number, clock: Clock): (signal?: AbortSignal) => Promise<void> {
+  const take = tokenBucket({ capacity: perSecond, perSecond, clock });
+  return (signal) => take(1, signal);
+}
+
+export interface RequestLimits {
+  /** At once. */
+  readonly concurrency?: number;
+  readonly requestsPerMinute?: number;
+  readonly tokensPerMinute?: number;
+}
+
+export interface RequestLimiter {
+  /** Runs `request` when all limits allow it; `tokens` is what it is expected to use. */
+  run<R>(
+    request: () => Promise<R>,
+    options?: { readonly tokens?: number; readonly signal?: AbortSignal },
+  ): Promise<R>;
+}
+
+export function requestLimiter(limits: RequestLimits, clock: Clock = realClock()): RequestLimiter {
+  const { concurrency = Number.POSITIVE_INFINITY, requestsPerMinute, tokensPerMinute } = limits;
+  const slots = semaphore(concurrency);
+  const perMinute = (amount: number | undefined) =>
+    amount === undefined ? async () => {} : tokenBucket({ capacity: amount, perSecond: amount / 60, clock });
+  const takeRequest = perMinute(requestsPerMinute);
+  const takeTokens = perMinute(tokensPerMinute);
+  return {
+    run: (request, { tokens = 0, signal } = {}) =>
+      slots.run(async () => {
+        await takeRequest(1, signal);
+        await takeTokens(tokens, signal);
+        signal?.throwIfAborted();
+        return request();
+      }, signal),
+  };
+}
+
+const byService = new Map<string, RequestLimiter>();
+
+/**
+ * The limiter of a service that configuration names. Whoever asks the same host under the same limits shares them: two
+ * tools, or a tool and a simulated user, are one client to it.
+ */
+export function serviceLimiter(url: string, limits: RequestLimits): RequestLimiter {
+  const { concurrency, requestsPerMinute, tokensPerMinute } = limits;
+  const key = JSON.stringify([new URL(url).origin, concurrency, requestsPerMinute, tokensPerMinute]);
+  const known = byService.get(key) ?? requestLimiter(limits);
+  byService.set(key, known);
+  return known;
+}

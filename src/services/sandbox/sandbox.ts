@@ -1,0 +1,95 @@
+/**
+ * Runs code that nobody vouches for. What runs inside sees no host files, no network, no environment and no other
+ * process, and is ended at its limits. Where a platform cannot give that, the sandbox is refused, never weakened.
+ */
+import { availableParallelism } from 'node:os';
+import { ConfigError } from '../../errors.ts';
+import { semaphore } from '../../lib/semaphore.ts';
+import { openPythonSandbox } from './python.ts';
+import { openQuickJs } from './quickjs.ts';
+
+export interface SandboxLimits {
+  /** Wall clock, start included. */
+  readonly milliseconds: number;
+  /** Processor time, where the platform can count it apart from the wall clock. */
+  readonly cpuSeconds: number;
+  readonly memoryMiB: number;
+  /** Of stdout and stderr together. */
+  readonly outputBytes: number;
+  readonly processes: number;
+  /** What may be written to the sandbox's own, temporary disk. */
+  readonly diskMiB: number;
+}
+
+export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
+  milliseconds: 10_000,
+  cpuSeconds: 5,
+  memoryMiB: 256,
+  outputBytes: 256 * 1024,
+  processes: 16,
+  diskMiB: 32,
+};
+
+export interface SandboxResult {
+  /** `ok`: it ended by itself, without an error. `error`: it ended with one. Otherwise the limit that ended it. */
+  readonly status: 'ok' | 'error' | 'timeout' | 'memory' | 'output';
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly milliseconds: number;
+}
+
+export interface SandboxRunOptions {
+  readonly stdin?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** `system`: the operating system contains the process. `interpreter`: the language's interpreter does, alone. */
+export type Boundary = 'system' | 'interpreter';
+
+export interface Sandbox {
+  readonly language: 'javascript' | 'python';
+  readonly boundary: Boundary;
+  /**
+   * Each run is a fresh world: nothing is left of it for the next. Rejects with the signal's reason, or with a
+   * ToolError where the sandbox itself fails.
+   */
+  run(code: string, options?: SandboxRunOptions): Promise<SandboxResult>;
+  close(): Promise<void>;
+}
+
+export interface SandboxOptions extends Partial<SandboxLimits> {
+  /** Default: `system` on Linux, and for Python anywhere; for JavaScript elsewhere `interpreter`, there is no other. */
+  readonly boundary?: Boundary;
+  /** Programs at once; the rest wait, and their time has not begun. Default: two for each processor. */
+  readonly concurrency?: number;
+}
+
+/** Throws a ConfigError, with what to install, where this platform cannot contain the language. */
+export async function openSandbox(
+  language: Sandbox['language'],
+  { concurrency = 2 * availableParallelism(), ...options }: SandboxOptions = {},
+): Promise<Sandbox> {
+  const sandbox = await openUnlimited(language, options);
+  const slots = semaphore(concurrency);
+  return {
+    ...sandbox,
+    run: (code, options) => slots.run(() => sandbox.run(code, options), options?.signal),
+  };
+}
+
+async function openUnlimited(
+  language: Sandbox['language'],
+  { boundary, ...limits }: SandboxOptions,
+): Promise<Sandbox> {
+  const all = { ...DEFAULT_SANDBOX_LIMITS, ...limits };
+  if (boundary !== undefined && boundary !== 'system' && boundary !== 'interpreter') {
+    throw new ConfigError(
+      `a sandbox's boundary is 'system' or 'interpreter'; it is ${JSON.stringify(boundary)}`,
+    );
+  }
+  if (language === 'javascript') return openQuickJs(all, boundary);
+  if (boundary === 'interpreter') {
+    throw new ConfigError("Python's interpreter contains nothing: boundary is 'system' for it, or left out");
+  }
+  return openPythonSandbox(all);
+}
