@@ -1,9 +1,11 @@
 import { statSync } from 'node:fs';
 import type { Command } from 'commander';
+import { loadChatFormat } from '../chat/model-files.ts';
 import type { ModelConfig } from '../engine/model/config.ts';
 import { createModel, MODEL_SIZES, type ModelSize } from '../engine/model/create.ts';
 import { inspectModel } from '../engine/model/inspect.ts';
 import { ConfigError } from '../errors.ts';
+import { mendTokens } from '../run/untrained-tokens.ts';
 import { whole } from './number.ts';
 
 interface NewOptions {
@@ -43,6 +45,24 @@ export function registerModel(program: Command): void {
     .description('describes a model folder')
     .option('--json', 'as JSON')
     .action((directory: string, options: { json?: boolean }) => showModel(directory, options.json === true));
+  model
+    .command('mend <directory> <out>')
+    .description(
+      'copies a model and gives call tokens that were never trained the mean row of their spelling',
+    )
+    .action(mendModel);
+}
+
+async function mendModel(directory: string, out: string): Promise<void> {
+  const mended = mendTokens(directory, out, await loadChatFormat(directory, {}));
+  for (const { text, id, spelling } of mended) {
+    console.log(`${text} (${id}): the mean of its ${spelling.length} tokens`);
+  }
+  console.log(
+    mended.length === 0
+      ? `every call token of ${directory} was trained; ${out} is a plain copy`
+      : `wrote ${out}; warm-start it with rollcall sft before training by reward`,
+  );
 }
 
 function newModel(directory: string, options: NewOptions & Overrides): void {

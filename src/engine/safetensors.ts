@@ -150,6 +150,16 @@ export function decodeTensor(source: Uint8Array, dtype: Precision, target: Float
   }
 }
 
+/** F32 as little-endian bytes of `dtype`, rounded to the nearest, ties to even. */
+export function encodeTensor(source: Float32Array, dtype: Precision): Uint8Array {
+  if (dtype === 'F32') return new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice();
+  if (dtype === 'F16') throw new ConfigError('F16 weights are read, not written; convert the model to BF16');
+  const bits = new Uint32Array(source.slice().buffer);
+  const halves = new Uint16Array(source.length);
+  for (let i = 0; i < bits.length; i++) halves[i] = (bits[i]! + 0x7fff + ((bits[i]! >>> 16) & 1)) >>> 16;
+  return new Uint8Array(halves.buffer);
+}
+
 let halfBits: Uint32Array | undefined;
 
 /** F32 bits of every F16. */

@@ -188,7 +188,7 @@ function locate(
 }
 
 /** `model.safetensors`, or the shards that `model.safetensors.index.json` names. */
-function weightFiles(directory: string): string[] {
+export function weightFiles(directory: string): string[] {
   const single = join(directory, 'model.safetensors');
   if (existsSync(single)) return [single];
   const index = join(directory, 'model.safetensors.index.json');
