@@ -1,25 +1,34 @@
 /**
- * `npm run bench:engine [-- --against torch] [--python PATH] [--threads n] [--rounds n] [--kernels wasm] [--sizes 1M,11M]`
- * Speed of the embedded engine, alone or interleaved with PyTorch on the same shapes. The last line is JSON.
+ * Speed of the embedded engine, alone or interleaved with PyTorch on the same shapes.
+ * `--against torch --python PATH --threads N --rounds N --kernels wasm --sizes 1M,11M`
  */
 
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
-import { parseArgs } from 'node:util';
-import { benchGeneration } from './engine-generation.ts';
-import { benchTraining, type TrainingBench } from './engine-training.ts';
-import { TorchPeer } from './torch-peer.ts';
+import { readFlags } from '../scripts/flags.ts';
+import { atLeast, atMost, conclude } from '../scripts/verdict.ts';
+import { benchGeneration } from './engine/generation.ts';
+import { TorchPeer } from './engine/torch-peer.ts';
+import { benchTraining, type TrainingBench } from './engine/training.ts';
 
-const { values } = parseArgs({
-  options: {
-    against: { type: 'string' },
-    python: { type: 'string', default: process.env.PYTHON ?? 'python3' },
-    threads: { type: 'string', default: String(availableParallelism()) },
-    rounds: { type: 'string', default: '5' },
-    kernels: { type: 'string' },
-    sizes: { type: 'string', default: '1M,11M,26M' },
+const values = readFlags(
+  {
+    against: '',
+    python: process.env.PYTHON ?? 'python3',
+    threads: String(availableParallelism()),
+    rounds: '5',
+    kernels: '',
+    sizes: '1M,11M,26M',
   },
-});
+  { rounds: '2', sizes: '1M,11M' },
+);
+
+/** Ratios that were aimed at on a machine with AVX-512. */
+const TORCH_AIMS: Readonly<Record<string, { readonly figure: string; readonly least: number }>> = {
+  'training 1M': { figure: 'ratioTrain1M', least: 1.5 },
+  'training 11M': { figure: 'ratioTrain11M', least: 1.1 },
+  'generation 1M at 32 requests': { figure: 'ratioGenerate1MAt32', least: 4 },
+};
 
 const threads = Number(values.threads);
 const torch = values.against === 'torch' ? new TorchPeer(values.python) : undefined;
@@ -43,8 +52,32 @@ const rounded = (entries: readonly [string, number][]) =>
 const ratios = Object.entries(figures)
   .filter(([name]) => name.startsWith('ratio'))
   .map(([name, value]) => [name.replace(/^ratioT/, 't').replace(/^ratioG/, 'g'), value] as [string, number]);
-console.log(
-  JSON.stringify({ ...rounded(Object.entries(figures)), ...(torch ? { ratios: rounded(ratios) } : {}) }),
+const all: Readonly<Record<string, number | undefined>> = figures;
+const sizes = options.sizes.map((size) => ({
+  size,
+  computed: all[`multiTurn${size}ComputedPromptTokens`]! / all[`multiTurn${size}NecessaryPromptTokens`]!,
+  costOfLength: all[`costAt2048Over256For${size}`],
+}));
+conclude(
+  [
+    ...sizes.map(({ size, computed }) =>
+      atMost(`${size}: computed over necessary prompt tokens`, computed, 1.05),
+    ),
+    ...sizes.flatMap(({ size, costOfLength }) =>
+      costOfLength === undefined
+        ? []
+        : [atMost(`${size}: cost per token at 2,048 over 256 tokens`, costOfLength, 2)],
+    ),
+    ...Object.entries(figures)
+      .filter(([name]) => name.endsWith('DelayP99Milliseconds'))
+      .map(([name, value]) => atMost(name, value, 10)),
+    ...(torch
+      ? Object.entries(TORCH_AIMS)
+          .filter(([name]) => options.sizes.some((size) => name.includes(` ${size}`)))
+          .map(([name, { figure, least }]) => atLeast(`${name} against torch`, all[figure], least))
+      : []),
+  ],
+  { ...rounded(Object.entries(figures)), ...(torch ? { ratios: rounded(ratios) } : {}) },
 );
 
 function vectorUnits(): string {

@@ -1,24 +1,20 @@
 /**
- * What a turn costs the process that holds all trajectories: `npm run bench:gateway -- --python VENV/bin/python`.
+ * What a turn costs the process that holds all trajectories. `--python VENV/bin/python` names the peer's Python.
  * 10,000 trajectories open at once take 8 turns over two stand-in servers, whose latency keeps the client at half of its
- * measured capacity; the same loop in Python (asyncio, aiohttp; json and orjson) in the same run. The last line is JSON.
+ * measured capacity; the same loop in Python (asyncio, aiohttp; json and orjson) in the same run.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
-import type { GatewayJob, GatewayResult } from './gateway-job.ts';
+import { readFlags } from '../scripts/flags.ts';
+import { atLeast, atMost, conclude } from '../scripts/verdict.ts';
+import type { GatewayJob, GatewayResult } from './gateway/job.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    trajectories: { type: 'string', default: '10000' },
-    turns: { type: 'string', default: '8' },
-    rounds: { type: 'string', default: '3' },
-    python: { type: 'string', default: 'python3' },
-    only: { type: 'string', default: 'rollcall,json,orjson' },
-  },
-});
+const flags = readFlags(
+  { trajectories: '10000', turns: '8', rounds: '3', python: 'python3', only: 'rollcall,json,orjson' },
+  { trajectories: '2000', turns: '4', rounds: '1' },
+);
 const TRAJECTORIES = Number(flags.trajectories);
 const SIZE = { turns: Number(flags.turns), promptTokens: 2000, replyTokens: 300 };
 const LOAD = 0.5;
@@ -62,13 +58,13 @@ function hasPython(): boolean {
 
 const peer = path('peers/asyncio_gateway.py');
 const COMMANDS: Readonly<Record<string, readonly [string, ...string[]]>> = {
-  rollcall: [process.execPath, '--import', path('../bin/register.js'), path('gateway-client.ts')],
+  rollcall: [process.execPath, '--import', path('../bin/register.js'), path('gateway/client.ts')],
   ...(hasPython() ? { json: [flags.python, peer, 'json'], orjson: [flags.python, peer, 'orjson'] } : {}),
 };
 const names = Object.keys(COMMANDS).filter((name) => flags.only.split(',').includes(name));
 
 async function startStandIn() {
-  const child = spawn(process.execPath, [path('gateway-stand-in.mjs'), String(SIZE.replyTokens)], {
+  const child = spawn(process.execPath, [path('gateway/stand-in.mjs'), String(SIZE.replyTokens)], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   for await (const line of createInterface(child.stdout)) {
@@ -131,13 +127,16 @@ for (const { end } of standIns) end();
 const against = (name: string) =>
   open['rollcall'] && open[name] ? round(open['rollcall'] / open[name]) : undefined;
 const { p99AddedMs, bytesPerTrajectory } = (results['rollcall'] ?? {}) as Record<string, number>;
-console.log(
-  JSON.stringify({
+conclude(
+  [
+    atLeast('turns a second of processor time against asyncio with json', against('json'), 3),
+    atMost('p99 of the time that a turn takes beyond its server, in ms', p99AddedMs, 100),
+    atMost('bytes of a trajectory beyond ids and log-probs', bytesPerTrajectory, 60_000),
+  ],
+  {
     trajectories: TRAJECTORIES,
     ...SIZE,
     ratios: { turnsPerCore: against('json'), turnsPerCoreOrjson: against('orjson') },
-    p99AddedMs,
-    bytesPerTrajectory,
     results,
-  }),
+  },
 );

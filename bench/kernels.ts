@@ -1,9 +1,15 @@
-// Speed of the kernels by themselves: `node --import ./bin/register.js bench/kernels.ts [threads] [native|wasm]`.
-// The last line is JSON. On a busy machine the figures are lower bounds: each is the best of several samples.
+/**
+ * Speed of single kernels: `--threads 2 --kind native|wasm`. On a busy machine the figures are lower bounds: each is the
+ * best of several samples.
+ */
+
+import { readFlags } from '../scripts/flags.ts';
+import { atLeast, conclude } from '../scripts/verdict.ts';
 import { openKernels } from '../src/engine/kernels/open.ts';
 
-const threads = Number(process.argv[2] ?? 2);
-const kind = process.argv[3] === 'wasm' ? 'wasm' : 'native';
+const flags = readFlags({ threads: '2', kind: 'native' }, {});
+const threads = Number(flags.threads);
+const kind = flags.kind === 'wasm' ? 'wasm' : 'native';
 const kernels = await openKernels({ threads, kind });
 const report: Record<string, number> = {};
 
@@ -212,4 +218,9 @@ for (const [count, length, heads, kvHeads, headDim] of [
   );
 }
 await kernels.close();
-process.stdout.write(`${JSON.stringify({ kind, threads, ...report })}\n`);
+// What a triple loop in JavaScript reaches on one core is about 1 GFLOP/s.
+conclude([atLeast('GFLOP/s of a large matmul, per thread', report['matmul 4096×1024×1024']! / threads, 5)], {
+  kind,
+  threads,
+  ...report,
+});

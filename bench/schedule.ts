@@ -1,10 +1,12 @@
 /**
  * What scheduling is worth, on simulated servers: turns by request against turns by batch, every mode, every policy,
- * and an oracle that knows all lengths. The cases, with their sources, stand in schedule-cases.ts.
+ * and an oracle that knows all lengths. The cases, with their sources, stand in schedule/cases.ts.
  *
- *   npm run bench:schedule [-- --seeds 3] [--sensitivity no|only] [--only turns3,programs] [--tasks 16]
+ *   npm run bench schedule [-- --quick] [--seeds 3] [--sensitivity no] [--only turns3,programs] [--tasks 16]
  */
-import { parseArgs } from 'node:util';
+
+import { readFlags } from '../scripts/flags.ts';
+import { type Aim, atLeast, atMost, conclude } from '../scripts/verdict.ts';
 import { firstCome } from '../src/gateway/policies/first-come.ts';
 import { longestFirst } from '../src/gateway/policies/longest-first.ts';
 import { programs } from '../src/gateway/policies/programs.ts';
@@ -24,25 +26,26 @@ import {
   SENSITIVITY,
   TRAINING_ON_HALF,
   TRAINING_SHARE,
-} from './schedule-cases.ts';
+} from './schedule/cases.ts';
 import {
   type Figures,
   longestAloneSeconds,
   type RolloutSetting,
   rollOutBatch,
   trainInMode,
-} from './schedule-runs.ts';
+} from './schedule/runs.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    seeds: { type: 'string', default: '3' },
+const flags = readFlags(
+  {
+    seeds: '3',
     /** Also, not, or nothing but what ±50 % of each parameter does. */
-    sensitivity: { type: 'string', default: 'also' },
-    only: { type: 'string', default: 'turns3,turns3Unlimited,turns5tools,programs,modes' },
+    sensitivity: 'also',
+    only: 'turns3,turns3Unlimited,turns5tools,programs,modes',
     /** Fewer tasks than the case has: to try the bench, not to quote it. */
-    tasks: { type: 'string' },
+    tasks: '',
   },
-});
+  { seeds: '1', sensitivity: 'no' },
+);
 const seeds = Array.from({ length: Number(flags.seeds) }, (_, at) => at + 1);
 const chosen = flags.only.split(',');
 const sized = (one: ScheduleCase): ScheduleCase =>
@@ -220,12 +223,22 @@ for (const { one, run, slow, fast } of PARTS) {
 console.log(`\n${((performance.now() - began) / 1000).toFixed(0)} s to simulate, ${seeds.length} seeds`);
 const rounded = (record: Readonly<Record<string, number>>) =>
   Object.fromEntries(Object.entries(record).map(([name, value]) => [name, round(value)]));
-console.log(
-  JSON.stringify({
+const AIMS: Readonly<Record<string, () => Aim>> = {
+  turns3: () => atLeast('3 turns: by batch over by request', ratios.turns3, 2.2),
+  turns5tools: () => atLeast('5 turns with slow tools: by batch over by request', ratios.turns5tools, 3.3),
+  programs: () => atLeast('coding agents: at once over programs', ratios['programs/programs'], 1.8),
+  oracle: () => atMost('longestFirst over an oracle', ratios['programs/longestFirstToOracle'], 1.1),
+  modes: () => atLeast('asynchronous(4) over synchronous', ratios['modes/asynchronous4'], 1),
+};
+conclude(
+  Object.entries(AIMS).flatMap(([name, aim]) =>
+    flags.sensitivity !== 'only' && chosen.includes(name === 'oracle' ? 'programs' : name) ? [aim()] : [],
+  ),
+  {
     ratios: rounded(ratios),
     figures: Object.fromEntries(
       Object.entries(figures).map(([name, one]) => [name, rounded(one as unknown as Record<string, number>)]),
     ),
     sensitivity,
-  }),
+  },
 );

@@ -1,5 +1,5 @@
 /**
- * What watching costs a rollout: `npm run bench:tracking`. 256 trajectories at once on a scripted engine, whose replies
+ * What watching costs a rollout: `npm run bench tracking`. 256 trajectories at once on a scripted engine, whose replies
  * take a fixed time; with everything on (event files, MLflow, W&B, traces with text, to stand-ins in another thread;
  * trajectories written to disk; servers and machine looked at) against nothing, interleaved. The last line is JSON.
  */
@@ -8,6 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { agent, mlflow, mlflowTraces, reward, rollout, type Tracker, tensorboard, wandb } from 'rollcall';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { readFlags } from '../scripts/flags.ts';
+import { atLeast, conclude, holds } from '../scripts/verdict.ts';
 import { realClock } from '../src/lib/clock.ts';
 import { startWorker } from '../src/lib/worker.ts';
 import type { Group } from '../src/types.ts';
@@ -18,11 +20,11 @@ import { startTracking } from '../src/watch/trackers/tracking.ts';
 import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 
 const TRAJECTORIES = 256;
-const ROUNDS = Number(process.argv[2] ?? 6);
+const ROUNDS = Number(readFlags({ rounds: '6' }, { rounds: '3' }).rounds);
 const METRICS = Object.fromEntries(Array.from({ length: 100 }, (_, at) => [`group/metric_${at}`, at / 7]));
 
 const folder = mkdtempSync(join(tmpdir(), 'rollcall-bench-tracking-'));
-const servers = startWorker('./tracking-worker', import.meta.url);
+const servers = startWorker('./tracking/worker', import.meta.url);
 const urls = await new Promise<{ mlflow: string; wandb: string }>((resolve) =>
   servers.once('message', resolve),
 );
@@ -100,7 +102,14 @@ const result = {
   p99OffToOn: Number(ratio(0.99).toFixed(3)),
   trouble: tracking.takeNotices(),
 };
-console.log(JSON.stringify(result));
+conclude(
+  [
+    atLeast('throughput with everything on, against off', result.throughputOnToOff, 0.98),
+    atLeast('p99 of a trajectory off, against on', result.p99OffToOn, 0.95),
+    holds('no tracker is in trouble', result.trouble.length === 0, result.trouble),
+  ],
+  result,
+);
 
 /** All that a run does beside its rollout, with the groups of the step before. */
 function startWatching(step: number): () => Promise<void> {

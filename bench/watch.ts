@@ -2,28 +2,26 @@
  * A large run in the browser: 1,000 steps of 1,024 trajectories of up to 200 tokens. Says how long the first view
  * and a trajectory take, in Chromium, and what memory the server needs. The server is a process of its own.
  *
- *   npm run bench:watch                    # --steps, --trajectories, --folder (kept, and used again if it is there)
+ *   npm run bench watch                    # --steps, --trajectories, --folder (kept, and used again if it is there)
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { link, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { chromium, type Page } from 'playwright-core';
+import { readFlags } from '../scripts/flags.ts';
+import { atMost, conclude } from '../scripts/verdict.ts';
 import { createRandom } from '../src/lib/random.ts';
 import type { Group, Segment } from '../src/types.ts';
 import { appendMetrics, createRunDirectory, writeSummary } from '../src/watch/run-directory.ts';
 import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 import { writeByteModel } from '../testing/byte-model.ts';
 
-const { values } = parseArgs({
-  options: {
-    steps: { type: 'string', default: '1000' },
-    trajectories: { type: 'string', default: '1024' },
-    folder: { type: 'string' },
-  },
-});
+const values = readFlags(
+  { steps: '1000', trajectories: '1024', folder: '' },
+  { steps: '200', trajectories: '256' },
+);
 const steps = Number(values.steps);
 const perStep = Number(values.trajectories);
 const ATTEMPTS = 8;
@@ -31,7 +29,7 @@ const ATTEMPTS = 8;
 const MADE = 10;
 const LOOKS = 12;
 
-const folder = values.folder ?? (await mkdtemp(join(tmpdir(), 'rollcall-bench-watch-')));
+const folder = values.folder || (await mkdtemp(join(tmpdir(), 'rollcall-bench-watch-')));
 const run = join(folder, 'large');
 if (!existsSync(run)) await makeRun();
 const server = spawn(process.execPath, ['bin/rollcall.js', 'watch', run, '--port', '0']);
@@ -80,8 +78,14 @@ try {
   const memory = await memoryOf(server);
   console.log(`first view ${list(first)} ms; step ${list(step)} ms; trajectory ${list(trajectory)} ms`);
   console.log(`server memory: ${memory.now} MB now, ${memory.peak} MB at its peak`);
-  console.log(
-    JSON.stringify({
+  conclude(
+    [
+      atMost('first view in ms, median', median(first), 1000),
+      atMost('a step in ms, median', median(step), 500),
+      atMost('a trajectory in ms, median', median(trajectory), 200),
+      atMost('memory of the server in MB at its peak', memory.peak, 400),
+    ],
+    {
       steps,
       trajectoriesPerStep: perStep,
       firstViewMs: { first: Math.round(first[0]!), median: median(first), browserBusy: median(firstBusy) },
@@ -94,11 +98,11 @@ try {
       serverMegabytes: memory,
       loadAverage: Number(loadavg()[0]!.toFixed(1)),
       cores: availableParallelism(),
-    }),
+    },
   );
 } finally {
   server.kill();
-  if (values.folder === undefined) await rm(folder, { recursive: true });
+  if (values.folder === '') await rm(folder, { recursive: true });
 }
 
 async function makeRun(): Promise<void> {

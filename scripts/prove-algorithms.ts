@@ -2,16 +2,15 @@
  * Proves that the algorithms learn, on the quick start's task and from one warm start per seed, at an equal budget of
  * rollout tokens; and (off-policy.ts) that correction holds where training that ignores the engine's log-probs breaks.
  *
- *   npm run prove:algorithms [-- --seeds 1,2] [--variant short] [--part learning,lag,off-policy] [--only grpo,ppo]
+ *   npm run prove algorithms [-- --seeds 1,2] [--variant short] [--part learning,lag,off-policy] [--only grpo,ppo]
  *                               [--lags 0,4,8] [--rates 3e-3,1e-2,3e-2] [--steps 100]
  *
- * Writes docs/images/algorithms.svg and docs/images/off-policy.svg; the last line is JSON. Runs are kept under --runs
- * and taken from there with --keep.
+ * Writes docs/images/algorithms.svg, lag.svg and off-policy.svg. Runs are kept under --runs and taken from there with
+ * --keep.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
 import { trainOptions } from '../src/quickstart/train-options.ts';
 import { train } from '../src/train.ts';
@@ -19,22 +18,25 @@ import type { Algorithm } from '../src/training/algorithm.ts';
 import { dapo, drGrpo, grpo, gspo, ppo, reinforcePlusPlus, rloo } from '../src/training/algorithms.ts';
 import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
 import { accuracyOverTokens } from './algorithm-figures.ts';
+import { readFlags } from './flags.ts';
 import { lagging, MODES, proveOffPolicy } from './off-policy.ts';
 import { validationOf, warmStart } from './short-run.ts';
+import { atLeast, atMost, conclude } from './verdict.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    seeds: { type: 'string', default: '1,2' },
-    variant: { type: 'string', default: 'short' },
-    part: { type: 'string', default: 'learning,lag,off-policy' },
-    only: { type: 'string' },
-    runs: { type: 'string', default: 'runs/prove-algorithms' },
-    keep: { type: 'boolean', default: false },
-    lags: { type: 'string', default: '0,4,8' },
-    rates: { type: 'string', default: '3e-3,1e-2,3e-2' },
-    steps: { type: 'string', default: '100' },
+const flags = readFlags(
+  {
+    seeds: '1,2',
+    variant: 'short',
+    part: 'learning,lag,off-policy',
+    only: '',
+    runs: 'runs/prove-algorithms',
+    keep: false,
+    lags: '0,4,8',
+    rates: '3e-3,1e-2,3e-2',
+    steps: '100',
   },
-});
+  { seeds: '1', part: 'learning,off-policy', only: 'grpo,gspo', lags: '8', rates: '3e-2' },
+);
 const variant = flags.variant as Variant;
 const numbers = (list: string) => list.split(',').map(Number);
 const seeds = numbers(flags.seeds);
@@ -132,11 +134,24 @@ function accuracyOf(steps: readonly StepMetrics[]) {
   });
 }
 
+interface LearningRow {
+  readonly algorithm: string;
+  readonly seed: number;
+  /** Share of the validation problems that were solved. */
+  readonly before: number | undefined;
+  readonly after: number | undefined;
+  readonly steps: number;
+  readonly tokens: number;
+  readonly fastestStepSeconds: number;
+  /** Share of the variance of returns that the critic explains, where there is one. */
+  readonly explainedVariance?: number;
+}
+
 async function proveLearning() {
   const chosen = Object.entries(ALGORITHMS).filter(
     ([name]) => !flags.only || flags.only.split(',').includes(name),
   );
-  const rows: Record<string, unknown>[] = [];
+  const rows: LearningRow[] = [];
   const curves = new Map<string, ReturnType<typeof accuracyOf>[]>();
   for (const seed of seeds) {
     const base = await run({
@@ -156,16 +171,16 @@ async function proveLearning() {
       rows.push({
         algorithm: name,
         seed,
-        before: validationOf(steps[0]!) ?? null,
-        after: lastValidation(steps) ?? null,
+        before: validationOf(steps[0]!),
+        after: lastValidation(steps),
         steps: trained.length,
         tokens: trained.reduce((sum, { metrics }) => sum + tokensOf(metrics), 0),
         fastestStepSeconds: Math.min(...trained.map(({ metrics }) => secondsOf(metrics))),
         ...(explained.length > 0 ? { explainedVariance: mean(explained) } : {}),
       });
       curves.set(name, [...(curves.get(name) ?? []), accuracyOf(steps)]);
-      const row = rows.at(-1)!;
-      say(`${name}, seed ${seed}: ${percent(row.before as number)} → ${percent(row.after as number)}`);
+      const { before, after } = rows.at(-1)!;
+      say(`${name}, seed ${seed}: ${percent(before)} → ${percent(after)}`);
     }
   }
   const lines = [...curves].map(([name, drawn], index) => ({ name, colour: COLOURS[index]!, seeds: drawn }));
@@ -188,7 +203,7 @@ async function proveLag() {
     const directory = join(flags.runs, `lag-6-${name.replace(/\W+/g, '-')}-${seed}`);
     plans[`lag 6, ${name}`] = { ...plan, lag: 6, algorithm, directory };
   }
-  const rows: Record<string, unknown>[] = [];
+  const rows: { readonly name: string; readonly accuracies: readonly number[] }[] = [];
   const lines: Parameters<typeof accuracyOverTokens>[1][number][] = [];
   for (const [name, each] of Object.entries(plans)) {
     const points = accuracyOf(await run(each));
@@ -203,14 +218,16 @@ async function proveLag() {
 
 /** A part, or a toy, is no picture for the docs. */
 async function draw(name: string, svg: string): Promise<void> {
-  if (flags.only || variant === 'tiny') return;
+  if (flags.only || flags.quick || variant === 'tiny') return;
   await mkdir('docs/images', { recursive: true });
   await writeFile(join('docs/images', `${name}.svg`), svg);
 }
 
+const PLAIN = 'lag 6, plain';
 const parts = flags.part.split(',');
 const learning = parts.includes('learning') ? await proveLearning() : [];
 const lag = parts.includes('lag') ? await proveLag() : [];
+const lastOfPlain = lag.find(({ name }) => name === PLAIN)?.accuracies.at(-1);
 const offPolicy = parts.includes('off-policy')
   ? await proveOffPolicy({
       lags: numbers(flags.lags),
@@ -223,4 +240,21 @@ const offPolicy = parts.includes('off-policy')
       draw: (svg) => draw('off-policy', svg),
     })
   : [];
-console.log(JSON.stringify({ variant, seeds, learning, lag, offPolicy }));
+conclude(
+  [
+    ...learning.map(({ algorithm, seed, before, after }) =>
+      atLeast(`${algorithm}, seed ${seed}: points gained`, 100 * ((after ?? 0) - (before ?? 1)), 10),
+    ),
+    ...lag
+      .filter(({ name }) => name !== PLAIN)
+      .map(({ name, accuracies }) =>
+        atLeast(`${name}: last accuracy over that of plain training`, accuracies.at(-1)! - lastOfPlain!, 0.1),
+      ),
+    ...offPolicy
+      .filter(({ mode }) => mode === "ratio to the engine's")
+      .map(({ lag, learningRate, fall }) =>
+        atMost(`ratio to the engine's, lag ${lag}, rate ${learningRate}: deepest fall`, fall, 0.1),
+      ),
+  ],
+  { variant, seeds, learning, lag, offPolicy },
+);

@@ -1,17 +1,15 @@
 /**
- * Thousands of trajectories over servers that fail in every way: `npm run prove:chaos [-- --trajectories 4000 --seeds 1,2]`.
- * Throws at the first thing that does not hold (test/chaos.ts says what must); the last line is JSON.
+ * Thousands of trajectories over servers that fail in every way: `npm run prove chaos [-- --trajectories 4000 --seeds 1,2]`.
+ * Fails at the first thing that does not hold; test/chaos.ts says what must.
  */
-import { parseArgs } from 'node:util';
 import { type ChaosResult, chaos } from '../test/chaos.ts';
+import { readFlags } from './flags.ts';
+import { conclude, holds } from './verdict.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    trajectories: { type: 'string', default: '4000' },
-    seeds: { type: 'string', default: '1,2' },
-    trouble: { type: 'string', default: '0.3' },
-  },
-});
+const flags = readFlags(
+  { trajectories: '4000', seeds: '1,2', trouble: '0.3' },
+  { trajectories: '1000', seeds: '1' },
+);
 const runs: ChaosResult[] = [];
 for (const seed of flags.seeds.split(',').map(Number)) {
   const result = await chaos({
@@ -23,4 +21,14 @@ for (const seed of flags.seeds.split(',').map(Number)) {
   console.log(`seed ${seed}: ${JSON.stringify(result)}`);
   runs.push(result);
 }
-console.log(JSON.stringify({ trajectories: Number(flags.trajectories), runs }));
+const ended = runs.map(({ ends }) => Object.values(ends).reduce((sum, count) => sum + count, 0));
+conclude(
+  [
+    holds(
+      'every trajectory ends once, in a declared way, with sound tokens, and nothing is left running',
+      ended.every((count) => count === Number(flags.trajectories)),
+      ended,
+    ),
+  ],
+  { trajectories: Number(flags.trajectories), runs },
+);

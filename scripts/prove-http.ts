@@ -1,15 +1,13 @@
 /**
- * The quick start's short variant over HTTP: `npm run prove:http [-- --seed 1]`. The same warm start is trained by GRPO
+ * The quick start's short variant over HTTP: `npm run prove http [-- --seed 1]`. The same warm start is trained by GRPO
  * in this process, then over two replicas of `rollcall serve`, then over two of which one is killed in the middle and
- * comes back. All three must give the same rewards and gradient norms step by step, and the same accuracy. The last line
- * is JSON.
+ * comes back. All three must give the same rewards and gradient norms step by step, and the same accuracy.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { parseArgs } from 'node:util';
 import { loadChatFormat } from '../src/chat/model-files.ts';
 import { embedded } from '../src/engine/embedded.ts';
 import { servers } from '../src/options/servers.ts';
@@ -20,14 +18,13 @@ import { quickstart } from '../src/quickstart/quickstart.ts';
 import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
 import { trainOptions } from '../src/quickstart/train-options.ts';
 import { train } from '../src/train.ts';
+import { readFlags } from './flags.ts';
+import { conclude, holds } from './verdict.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    seed: { type: 'string', default: '1' },
-    variant: { type: 'string', default: 'short' },
-    runs: { type: 'string', default: 'runs/prove-http' },
-  },
-});
+const flags = readFlags(
+  { seed: '1', variant: 'short', runs: 'runs/prove-http' },
+  { variant: 'tiny', runs: 'runs/prove-http-quick' },
+);
 const seed = Number(flags.seed);
 const variant = flags.variant as Variant;
 const recipe = RECIPES[variant];
@@ -141,15 +138,10 @@ const same = (one: Curve) =>
   one.gradNorms.join() === near.gradNorms.join() &&
   one.accuracy === near.accuracy &&
   one.failed === 0;
-console.log(
-  JSON.stringify({
-    seed,
-    variant,
-    before,
-    near,
-    far,
-    killed,
-    same: { http: same(far), killed: same(killed) },
-  }),
+conclude(
+  [
+    holds('over HTTP every reward, gradient norm and the accuracy are those of one process', same(far)),
+    holds('the same when a replica is killed and comes back', same(killed)),
+  ],
+  { seed, variant, before, near, far, killed },
 );
-if (!same(far) || !same(killed)) process.exitCode = 1;

@@ -2,15 +2,14 @@
  * Proves that every mode learns: a toy task on a tiny model (letters), the quick start's task from one warm start per
  * seed (learning); and in which order the modes are on real servers whose tools take their time (servers).
  *
- *   npm run prove:modes [-- --seeds 1,2] [--variant short] [--part letters,learning,servers] [--only asynchronous,partial]
+ *   npm run prove modes [-- --seeds 1,2] [--variant short] [--part letters,learning,servers] [--only asynchronous,partial]
  *
- * The last line is JSON. Runs are kept under --runs and taken from there with --keep.
+ * Runs are kept under --runs and taken from there with --keep.
  */
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { agent } from '../src/agent/agent.ts';
 import { arrayDataset } from '../src/dataset/dataset.ts';
 import { embedded } from '../src/engine/embedded.ts';
@@ -32,19 +31,22 @@ import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
 import { startProcess } from '../test/stand-ins/start.ts';
 import { tinyModel } from '../test/tiny-model.ts';
+import { readFlags } from './flags.ts';
 import { validationOf, warmStart } from './short-run.ts';
+import { atLeast, conclude } from './verdict.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    seeds: { type: 'string', default: '1,2' },
-    variant: { type: 'string', default: 'short' },
-    part: { type: 'string', default: 'letters,learning,servers' },
-    only: { type: 'string' },
-    runs: { type: 'string', default: 'runs/prove-modes' },
-    keep: { type: 'boolean', default: false },
-    rounds: { type: 'string', default: '3' },
+const flags = readFlags(
+  {
+    seeds: '1,2',
+    variant: 'short',
+    part: 'letters,learning,servers',
+    only: '',
+    runs: 'runs/prove-modes',
+    keep: false,
+    rounds: '3',
   },
-});
+  { seeds: '1', part: 'letters,servers', rounds: '1' },
+);
 const variant = flags.variant as Variant;
 const recipe = RECIPES[variant];
 const say = (line: string) => console.error(line);
@@ -64,8 +66,17 @@ const modesFor = (tasksPerStep: number): Record<string, Mode> => ({
 const chosen = (modes: Record<string, Mode>) =>
   Object.entries(modes).filter(([name]) => !flags.only || flags.only.split(',').includes(name));
 
+interface LearnedRow {
+  readonly mode: string;
+  readonly seed: number;
+  readonly before: number | null;
+  readonly after: number | null;
+  /** Mean number of versions by which the oldest token was behind. */
+  readonly staleness: number;
+}
+
 async function proveLearning() {
-  const rows: Record<string, unknown>[] = [];
+  const rows: LearnedRow[] = [];
   for (const seed of flags.seeds.split(',').map(Number)) {
     for (const [name, mode] of chosen(modesFor(recipe.tasksPerStep))) {
       const runDir = join(flags.runs, `${name}-${seed}`);
@@ -96,7 +107,7 @@ async function proveLearning() {
 
 /** A model of random weights learns to say what sorts before a letter; the mean reward of the first and last steps. */
 async function proveLetters() {
-  const rows: Record<string, unknown>[] = [];
+  const rows: LearnedRow[] = [];
   for (const seed of flags.seeds.split(',').map(Number)) {
     const model = await tinyModel(seed);
     for (const [name, mode] of chosen(modesFor(8))) {
@@ -236,4 +247,15 @@ const parts = flags.part.split(',');
 const toy = parts.includes('letters') ? await proveLetters() : [];
 const learning = parts.includes('learning') ? await proveLearning() : [];
 const real = parts.includes('servers') ? await proveServers() : [];
-console.log(JSON.stringify({ variant, letters: toy, learning, servers: real }));
+conclude(
+  [
+    ...toy.map(({ mode, seed, after }) => atLeast(`letters, ${mode}, seed ${seed}: reward`, after ?? 0, 0.9)),
+    ...learning.map(({ mode, seed, before, after }) =>
+      atLeast(`learning, ${mode}, seed ${seed}: points gained`, 100 * ((after ?? 0) - (before ?? 1)), 5),
+    ),
+    ...real
+      .filter(({ mode }) => mode !== 'synchronous')
+      .map(({ mode, ratio }) => atLeast(`servers, ${mode}: speed against synchronous`, ratio, 0.9)),
+  ],
+  { variant, letters: toy, learning, servers: real },
+);

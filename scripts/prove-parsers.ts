@@ -5,12 +5,14 @@ import type { ToolFormat } from '../src/chat/formats/grammar.ts';
 import { ReplyParser } from '../src/chat/reply-parser.ts';
 import { createRandom, type Random } from '../src/lib/random.ts';
 import { type Call, FAMILIES, schemaFor } from '../test/tool-call-families.ts';
+import { readFlags } from './flags.ts';
+import { atMost, conclude } from './verdict.ts';
 
 /**
  * Shows that no reply makes a parser throw, that reading in pieces equals reading at once, and that time grows
- * with length and no faster. `npm run prove:parsers -- 100000` tries fewer; the last line is JSON.
+ * with length and no faster. `--inputs N` sets how many replies are tried.
  */
-const inputs = Number(process.argv[2] ?? 1_000_000);
+const inputs = Number(readFlags({ inputs: '1000000' }, { inputs: '100000' }).inputs);
 const random = createRandom(20_240_607);
 const custom = toolFormat('own', (text) => ({ calls: [{ name: 'f', arguments: { text } }] }));
 const formats: readonly ToolFormat[] = [...TOOL_FORMATS, custom];
@@ -155,16 +157,10 @@ console.log(
   `twice the length takes at most ${worst.ratio.toFixed(2)} times the time (${worst.format}, ${JSON.stringify(worst.piece.slice(0, 40))}, ${worst.milliseconds.toFixed(0)} ms)`,
 );
 
-const isLinear = worst.ratio < 3.2;
-console.log(
-  JSON.stringify({
-    inputs,
-    seconds: Math.round(fuzzSeconds),
-    formats: formats.length,
-    throws: failures.length,
-    streamed: found.streamed,
-    worstGrowth: Number(worst.ratio.toFixed(2)),
-    isLinear,
-  }),
+conclude(
+  [
+    atMost('replies that throw, or read otherwise in pieces', failures.length, 0),
+    atMost('time of a reply over that of one half as long', worst.ratio, 3.2),
+  ],
+  { inputs, seconds: Math.round(fuzzSeconds), formats: formats.length, streamed: found.streamed },
 );
-process.exitCode = failures.length === 0 && isLinear ? 0 : 1;

@@ -1,19 +1,18 @@
 /**
  * Proves the quick start: three seeds with one setting, and for each what does not explain its gain.
  *
- *   npm run prove:quickstart [-- --seeds 1,2,3] [--kernels wasm] [--controls false] [--variant short]
+ *   npm run prove quickstart [-- --seeds 1,2,3] [--kernels wasm] [--controls false] [--variant short] [--quick]
  *
  * - The same seconds of more supervised training instead of GRPO.
  * - GRPO with the rewards of each group shuffled among its attempts.
  * - The trained model without the calculator, and GRPO from the same warm start without it.
  *
  * Every run starts from the warm start that `rollcall quickstart` left in its run directory. Draws
- * docs/images/quickstart-curves.svg from the runs with seeds 1, 2, 3; the last line is JSON.
+ * docs/images/quickstart-curves.svg when there are three seeds.
  */
 import { spawn } from 'node:child_process';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { loadChatFormat, loadModelFiles } from '../src/chat/model-files.ts';
 import { embedded } from '../src/engine/embedded.ts';
 import { createRandom, hashSeed } from '../src/lib/random.ts';
@@ -31,20 +30,23 @@ import { lessonOf } from '../src/quickstart/warm-start.ts';
 import { type Reward, reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
+import { readFlags } from './flags.ts';
+import { atLeast, atMost, conclude } from './verdict.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    seeds: { type: 'string', default: '1,2,3' },
-    kernels: { type: 'string' },
-    variant: { type: 'string', default: 'full' },
-    controls: { type: 'string', default: 'true' },
-    runs: { type: 'string', default: 'runs/prove-quickstart' },
+const flags = readFlags(
+  {
+    seeds: '1,2,3',
+    kernels: '',
+    variant: 'full',
+    controls: 'true',
+    runs: 'runs/prove-quickstart',
     /** Takes what is finished from --runs instead of making it again. */
-    keep: { type: 'boolean', default: false },
+    keep: false,
   },
-});
+  { seeds: '1', controls: 'false' },
+);
 const variant = flags.variant as Variant;
-const kernels = flags.kernels as 'native' | 'wasm' | undefined;
+const kernels = (flags.kernels || undefined) as 'native' | 'wasm' | undefined;
 const recipe = RECIPES[variant];
 const backend = embedded(kernels ? { kernels } : {});
 const say = (line: string) => console.error(line);
@@ -170,6 +172,8 @@ async function runControls(
   return controls;
 }
 
+const CONTROLS = ['moreSupervised', 'shuffledRewards', 'trainedThenWithoutTool', 'grpoWithoutTool'];
+
 type Result = QuickstartSummary & {
   readonly grpoSeconds: number;
   /** Share of the solved test problems whose calls build on one another. */
@@ -197,8 +201,10 @@ for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   results.push({ ...summary, grpoSeconds, dependent, ...(controls ? { controls } : {}) });
   say(`seed ${seed}: ${JSON.stringify(results.at(-1))}`);
 }
-await mkdir('docs/images', { recursive: true });
-await writeFile('docs/images/quickstart-curves.svg', curveSvg('Quick start, three seeds', curves));
+if (curves.length === 3) {
+  await mkdir('docs/images', { recursive: true });
+  await writeFile('docs/images/quickstart-curves.svg', curveSvg('Quick start, three seeds', curves));
+}
 
 const meanOf = (value: (result: Result) => number) => mean(results.map(value));
 const summary = {
@@ -224,4 +230,15 @@ const summary = {
 for (const [name, value] of Object.entries(summary.mean)) {
   say(`${name}: ${name === 'seconds' ? `${value.toFixed(0)} s` : percent(value)}`);
 }
-console.log(JSON.stringify(summary));
+const { after, unseenAfter, validToolCalls, ...rest } = summary.mean as Record<string, number>;
+conclude(
+  [
+    atLeast('mean test accuracy', after, 0.9),
+    atLeast('mean accuracy on unseen wordings and ranges', unseenAfter, 0.8),
+    atLeast('valid tool calls', validToolCalls, 0.95),
+    ...(flags.controls === 'true'
+      ? CONTROLS.map((name) => atMost(`test accuracy of the control ${name}`, rest[name], after! - 0.2))
+      : []),
+  ],
+  summary,
+);

@@ -1,7 +1,10 @@
-/** Kills a training run at 20 random moments and resumes it: `npm run prove:resume`. The last line is JSON. */
+/** Kills a training run at random moments and resumes it: `--trials 20 --seed 1`. */
 import { killAndResume, randomTrials } from '../test/kill-and-resume.ts';
+import { readFlags } from './flags.ts';
+import { atLeast, conclude } from './verdict.ts';
 
-const trials = await killAndResume(randomTrials(20, Number(process.argv[2] ?? 1), 4000));
+const flags = readFlags({ trials: '20', seed: '1' }, { trials: '4' });
+const trials = await killAndResume(randomTrials(Number(flags.trials), Number(flags.seed), 4000));
 for (const { moments, stepsAtKill, equal } of trials) {
   console.log(
     equal ? 'equal' : 'DIFFERS',
@@ -10,11 +13,13 @@ for (const { moments, stepsAtKill, equal } of trials) {
   );
 }
 const kills = trials.flatMap(({ stepsAtKill }) => stepsAtKill);
-const result = {
-  trials: trials.length,
-  kills: kills.length,
-  killsInsideTheRun: kills.filter((steps) => steps > 0).length,
-  equal: trials.filter(({ equal }) => equal).length,
-};
-console.log(JSON.stringify(result));
-process.exitCode = result.equal === result.trials ? 0 : 1;
+conclude(
+  [
+    atLeast(
+      'runs that end as the one that was not killed, to the last bit',
+      trials.filter(({ equal }) => equal).length,
+      trials.length,
+    ),
+  ],
+  { kills: kills.length, killsInsideTheRun: kills.filter((steps) => steps > 0).length },
+);

@@ -1,16 +1,15 @@
 /**
  * Proves that fresh small models learn the tasks of examples/tasks by GRPO, and that the gain is absent where it must be.
  *
- *   npm run prove:tasks [-- --only interaction,search,code,shaping] [--seeds 1,2,3] [--controls false] [--keep]
+ *   npm run prove tasks [-- --only interaction,search,code,shaping] [--seeds 1,2,3] [--controls false] [--keep]
  *
  * Each task: a warm start on demonstrations, GRPO, and each of the task's controls from the same warm start. `shaping`
  * starts from the warm start of `code` and is compared with its run. Models and runs stay under --runs and are taken
- * from there with --keep. Draws docs/images/task-NAME.svg; the last line is JSON. `--variant tiny` only shows that it runs.
+ * from there with --keep. Draws docs/images/task-NAME.svg. `--variant tiny` only shows that it runs.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { codeTask } from '../examples/tasks/code.ts';
 import type { Exercise } from '../examples/tasks/exercise.ts';
 import { interactionTask } from '../examples/tasks/interaction.ts';
@@ -22,19 +21,22 @@ import { type Curve, curveSvg } from '../src/quickstart/curve-svg.ts';
 import { train } from '../src/train.ts';
 import type { Task } from '../src/types.ts';
 import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
+import { readFlags } from './flags.ts';
 import { measureModel } from './tasks/measure-model.ts';
 import { teachModel } from './tasks/teach-model.ts';
+import { atLeast, conclude } from './verdict.ts';
 
-const { values: flags } = parseArgs({
-  options: {
-    only: { type: 'string', default: 'interaction,search,code,shaping' },
-    seeds: { type: 'string', default: '1' },
-    controls: { type: 'string', default: 'true' },
-    variant: { type: 'string', default: 'full' },
-    runs: { type: 'string', default: 'runs/prove-tasks' },
-    keep: { type: 'boolean', default: false },
+const flags = readFlags(
+  {
+    only: 'interaction,search,code,shaping',
+    seeds: '1',
+    controls: 'true',
+    variant: 'full',
+    runs: 'runs/prove-tasks',
+    keep: false,
   },
-});
+  { only: 'interaction,search', controls: 'false' },
+);
 const tiny = flags.variant === 'tiny';
 const seeds = flags.seeds.split(',').map(Number);
 const GREENS = ['#0a7', '#06c', '#094'];
@@ -194,12 +196,13 @@ async function compareShaping(seed: number, curves: Curve[]) {
 }
 
 async function draw(name: string, ...drawn: Parameters<typeof curveSvg>): Promise<void> {
-  if (tiny) return;
+  if (tiny || flags.quick) return;
   await mkdir('docs/images', { recursive: true });
   await writeFile(join('docs/images', `task-${name}.svg`), curveSvg(...drawn));
 }
 
-const results: object[] = [];
+const results: Awaited<ReturnType<typeof prove>>[] = [];
+const shaping: ({ readonly seed: number } & Awaited<ReturnType<typeof compareShaping>>)[] = [];
 for (const name of flags.only.split(',')) {
   const curves: Curve[] = [];
   for (const seed of seeds) results.push(await prove(name, seed, curves));
@@ -208,9 +211,23 @@ for (const name of flags.only.split(',')) {
     continue;
   }
   const validity: Curve[] = [];
-  for (const seed of seeds)
-    results.push({ task: name, seed, validity: await compareShaping(seed, validity) });
+  for (const seed of seeds) shaping.push({ seed, ...(await compareShaping(seed, validity)) });
   const note = 'lines: share of calls that are valid; dots: share of answers that are right; both sampled';
   await draw(name, 'The same task with a shaped and an unshaped reward', validity, note);
 }
-console.log(JSON.stringify(results));
+conclude(
+  [
+    ...results.map(({ task, seed, after }) =>
+      atLeast(`${task}, seed ${seed}: accuracy`, after.accuracy, 0.9),
+    ),
+    ...results.flatMap(({ task, seed, after, controls }) =>
+      Object.entries(controls).map(([what, { trainedSo }]) =>
+        atLeast(`${task} ${what}, seed ${seed}: accuracy below the task's`, after.accuracy - trainedSo, 0.2),
+      ),
+    ),
+    ...shaping.map(({ seed, shaped, unshaped }) =>
+      atLeast(`shaping, seed ${seed}: more valid calls`, shaped.validLast - unshaped.validLast, 0),
+    ),
+  ],
+  { results, shaping },
+);

@@ -1,7 +1,7 @@
 /**
- * Sends a real run to the real readers and compares what they say with metrics.jsonl: `npm run prove:trackers`.
+ * Sends a real run to the real readers and compares what they say with metrics.jsonl. `--quick` changes nothing.
  * MLflow's own server and client, TensorBoard's reader and the `wandb` package are installed from PyPI into a
- * temporary environment (or taken from ROLLCALL_TRACKERS_VENV). The last line is JSON.
+ * temporary environment (or taken from ROLLCALL_TRACKERS_VENV).
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
@@ -23,6 +23,7 @@ import {
 } from 'rollcall';
 import { tinyModel } from '../test/tiny-model.ts';
 import { type WandbState, wandbStandIn } from '../test/trackers-stand-ins.ts';
+import { conclude, holds } from './verdict.ts';
 
 type Letter = { letter: string };
 const run = promisify(execFile);
@@ -51,8 +52,10 @@ try {
   await stop(server);
   await bias.close();
 }
-console.log(JSON.stringify({ versions, ...results }));
-process.exitCode = Object.values(results).every(Boolean) ? 0 : 1;
+conclude(
+  Object.entries(results).map(([name, passed]) => holds(name, passed)),
+  { versions },
+);
 
 async function prove(): Promise<void> {
   const runDir = join(folder, 'run');

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { killAndResume } from './kill-and-resume.ts';
 
-// Twenty random moments: npm run prove:resume.
+// Twenty random moments: npm run prove resume.
 test('a run killed in the middle, also while it writes a checkpoint, resumes to the same results', async () => {
   const trials = await killAndResume([
     [{ afterMs: 1600 }],

@@ -218,7 +218,7 @@ const openHandles = async () => {
   return { kinds: kinds.sort(), descriptors };
 };
 
-/** `npm run prove:mcp` takes a thousand. */
+/** `npm run prove mcp` takes a thousand. */
 const MANY = Number(process.env.ROLLCALL_TRAJECTORIES ?? 100);
 
 const anyTool: ScriptedEngineOptions['reply'] = ({ turn, random }) =>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { CASES, type ScheduleCase } from '../bench/schedule-cases.ts';
-import { type Figures, longestAloneSeconds, rollOutBatch, trainInMode } from '../bench/schedule-runs.ts';
+import { CASES, type ScheduleCase } from '../bench/schedule/cases.ts';
+import { type Figures, longestAloneSeconds, rollOutBatch, trainInMode } from '../bench/schedule/runs.ts';
 import {
   asynchronous,
   type Mode,

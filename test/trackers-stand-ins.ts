@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 
 /**
  * Stand-ins for tracking servers, written from their reference documentation and sharing no code with src/. They
- * check what the real ones check. `npm run prove:trackers` tries the same against the real ones.
+ * check what the real ones check. `npm run prove trackers` tries the same against the real ones.
  */
 export interface StandIn<State> {
   readonly url: string;

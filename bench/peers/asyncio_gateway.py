@@ -1,4 +1,4 @@
-"""The loop of `npm run bench:gateway` in Python: asyncio, aiohttp, and json or orjson (first argument).
+"""The loop of `npm run bench gateway` in Python: asyncio, aiohttp, and json or orjson (first argument).
 
 Reads one JSON job a line on standard input and answers one JSON line. Each trajectory stays with one server and takes its
 turns; what comes back is appended to its ids. Only lengths are checked: less than a gateway must do.

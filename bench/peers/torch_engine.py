@@ -1,4 +1,4 @@
-"""The same shapes in PyTorch, for `npm run bench:engine -- --against torch`.
+"""The same shapes in PyTorch, for `npm run bench engine -- --against torch`.
 
 Reads one JSON request a line: {"do": "train" | "generate", "shape": {…}, …}; answers one JSON line. float32, eager, SDPA
 attention (no padding, no materialised mask), fused AdamW, KV cache of the final length; all that torch does well on a CPU.

@@ -1,6 +1,6 @@
 import type { Dataset, TrainOptions } from 'rollcall';
 
-/** What `npm run prove:tasks` needs of a task: how it is trained, and what its fresh model imitates before. */
+/** What `npm run prove tasks` needs of a task: how it is trained, and what its fresh model imitates before. */
 export interface Exercise<T> {
   readonly options: TrainOptions<T>;
   /** Right, habitually wrong or clumsy: GRPO needs attempts that differ, and a habit to turn. */

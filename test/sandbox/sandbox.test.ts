@@ -101,7 +101,7 @@ function succeeded({ kind }: Attempt, { text, bytes, ended, madeFile }: Outcome)
   }
 }
 
-/** `npm run prove:sandbox` makes all of them; `npm test` those that are quick, and one of each kind that is not. */
+/** `npm run prove sandbox` makes all of them; `npm test` those that are quick, and one of each kind that is not. */
 const ALL = process.env['ROLLCALL_ATTEMPTS'] === 'all';
 
 const chosen = (attempts: readonly Attempt[]) =>

@@ -1,26 +1,21 @@
 /**
- * `npm run parity [-- --runs 12 --seed 1 --python PATH]`: random small models of every family, made and computed by
- * torch and transformers in float64, against the embedded engine: outputs, every gradient, one AdamW step. Needs a Python
- * with torch, transformers, peft and safetensors; says so in words where there is none. The last line is JSON.
+ * The embedded engine agrees with torch and transformers in float64 on random small models of every family. Compares
+ * outputs, every gradient and one AdamW step. `--runs 12 --seed 1 --python PATH`: a Python with torch, transformers, peft
+ * and safetensors.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { openKernels } from '../src/engine/kernels/open.ts';
 import { readModelConfig } from '../src/engine/model/files.ts';
 import { readAdapter } from '../src/engine/training/lora.ts';
 import { TrainingEngine } from '../src/engine/training/training-engine.ts';
 import { type EngineGolden, readEngineGolden, relativeError } from '../test/golden/engine/golden.ts';
+import { readFlags } from './flags.ts';
+import { atMost, conclude } from './verdict.ts';
 
-const { values } = parseArgs({
-  options: {
-    runs: { type: 'string', default: '12' },
-    seed: { type: 'string', default: '1' },
-    python: { type: 'string', default: process.env.PYTHON ?? 'python3' },
-  },
-});
+const values = readFlags({ runs: '12', seed: '1', python: process.env.PYTHON ?? 'python3' }, { runs: '4' });
 
 const TOLERANCE = 1e-4;
 const FAMILIES = ['llama', 'qwen2', 'qwen3'];
@@ -30,11 +25,9 @@ const probe = spawnSync(values.python, ['-c', 'import torch, transformers, safet
 });
 if (probe.status !== 0) {
   const missing = probe.stderr?.trim().split('\n').at(-1) ?? probe.error?.message;
-  console.log(
-    `parity was not run: ${values.python} has not all of torch, transformers, safetensors and peft (${missing})`,
+  throw new Error(
+    `${values.python} lacks torch, transformers, safetensors or peft (${missing}); install them and name that Python with --python`,
   );
-  console.log(JSON.stringify({ ran: false }));
-  process.exit(0);
 }
 
 const kernels = await openKernels();
@@ -56,8 +49,7 @@ try {
   rmSync(folder, { recursive: true });
   await kernels.close();
 }
-console.log(JSON.stringify({ ran: true, runs: Number(values.runs), worst, tolerance: TOLERANCE }));
-if (!(worst < TOLERANCE)) process.exitCode = 1;
+conclude([atMost('worst relative error', worst, TOLERANCE)], { runs: Number(values.runs) });
 
 function makeGolden(seed: number, family: string, lora: boolean): EngineGolden {
   const out = join(folder, String(seed));

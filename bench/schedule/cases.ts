@@ -1,5 +1,5 @@
 /**
- * The cases of `bench:schedule`, written down before its first run and not changed to reach a figure. Where a number
+ * The cases of `bench schedule`, written down before its first run and not changed to reach a figure. Where a number
  * is published its source stands beside it; `assumed` is our own choice, and the bench prints what ±50 % of it does.
  *
  * Times of steps follow from data sheets: weights and K/V are read from memory once a step, arithmetic runs at half of

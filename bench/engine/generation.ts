@@ -1,11 +1,11 @@
 /** Generation speed of the embedded server, through its thread and messages as a run uses it. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { type EmbeddedServer, openServer } from '../src/engine/server.ts';
-import type { SamplingParams } from '../src/inference/server.ts';
-import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
-import { createRandom } from '../src/lib/random.ts';
-import { BENCH_SIZES, benchModel } from './engine-models.ts';
-import type { TrainingBench } from './engine-training.ts';
+import { type EmbeddedServer, openServer } from '../../src/engine/server.ts';
+import type { SamplingParams } from '../../src/inference/server.ts';
+import { PLAIN_SAMPLING } from '../../src/lib/plain-sampling.ts';
+import { createRandom } from '../../src/lib/random.ts';
+import { BENCH_SIZES, benchModel } from './models.ts';
+import type { TrainingBench } from './training.ts';
 
 const PROMPT_TOKENS = 16;
 const REPLY_TOKENS = 256;

@@ -1,9 +1,9 @@
 /** Training speed of the embedded engine: forward, backward and AdamW over whole rows. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { openTrainer, type TrainerOptions } from '../src/engine/training/trainer.ts';
-import { createRandom } from '../src/lib/random.ts';
-import type { AdamOptions, Row } from '../src/training/trainer.ts';
-import { BENCH_SIZES, benchModel } from './engine-models.ts';
+import { openTrainer, type TrainerOptions } from '../../src/engine/training/trainer.ts';
+import { createRandom } from '../../src/lib/random.ts';
+import type { AdamOptions, Row } from '../../src/training/trainer.ts';
+import { BENCH_SIZES, benchModel } from './models.ts';
 import type { TorchPeer } from './torch-peer.ts';
 
 const ADAM: AdamOptions = {

@@ -1,8 +1,8 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { ModelConfig } from '../src/engine/model/config.ts';
-import { createModel, type ModelSize } from '../src/engine/model/create.ts';
+import type { ModelConfig } from '../../src/engine/model/config.ts';
+import { createModel, type ModelSize } from '../../src/engine/model/create.ts';
 
 /** The three sizes both halves of the engine bench use, with the vocabulary each is counted with. */
 export const BENCH_SIZES = [

@@ -1,4 +1,4 @@
-/** What both clients of `npm run bench:gateway` are asked, and answer. */
+/** What both clients of `npm run bench gateway` are asked, and answer. */
 export interface GatewayJob {
   readonly urls: readonly string[];
   readonly trajectories: number;

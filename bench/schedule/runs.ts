@@ -1,11 +1,11 @@
-/** Runs of `bench:schedule` in virtual time: one batch rolled out, or several steps of training in a mode. */
+/** Runs of `bench schedule` in virtual time: one batch rolled out, or several steps of training in a mode. */
 import { setMaxListeners } from 'node:events';
-import { type GatewayOptions, gateway } from '../src/gateway/gateway.ts';
-import { sleep } from '../src/lib/clock.ts';
-import { semaphore } from '../src/lib/semaphore.ts';
-import type { Mode } from '../src/modes/mode.ts';
-import { type GroupRequest, schedule } from '../src/modes/schedule.ts';
-import type { Group, Scored, Task } from '../src/types.ts';
+import { type GatewayOptions, gateway } from '../../src/gateway/gateway.ts';
+import { sleep } from '../../src/lib/clock.ts';
+import { semaphore } from '../../src/lib/semaphore.ts';
+import type { Mode } from '../../src/modes/mode.ts';
+import { type GroupRequest, schedule } from '../../src/modes/schedule.ts';
+import type { Group, Scored, Task } from '../../src/types.ts';
 import {
   drawTrajectory,
   type PlayedTrajectory,
@@ -15,8 +15,8 @@ import {
   type SimulatedTrajectory,
   simulatedEngine,
   virtualClock,
-} from '../testing/index.ts';
-import type { ScheduleCase } from './schedule-cases.ts';
+} from '../../testing/index.ts';
+import type { ScheduleCase } from './cases.ts';
 
 export interface Figures {
   readonly seconds: number;

@@ -1,11 +1,11 @@
-/** The loop of `npm run bench:gateway` on Rollcall's gateway. A job a line on standard input, a result a line. */
+/** The loop of `npm run bench gateway` on Rollcall's gateway. A job a line on standard input, a result a line. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { gateway } from '../src/gateway/gateway.ts';
-import { SglangServer } from '../src/inference/sglang.ts';
-import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
-import type { GatewayJob, GatewayResult } from './gateway-job.ts';
+import { gateway } from '../../src/gateway/gateway.ts';
+import { SglangServer } from '../../src/inference/sglang.ts';
+import { PLAIN_SAMPLING } from '../../src/lib/plain-sampling.ts';
+import type { GatewayJob, GatewayResult } from './job.ts';
 
 for await (const line of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await run(JSON.parse(line) as GatewayJob)));

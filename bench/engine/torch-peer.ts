@@ -9,7 +9,7 @@ export class TorchPeer {
   readonly #lines: AsyncIterator<string>;
 
   constructor(python: string) {
-    const script = fileURLToPath(new URL('peers/torch_engine.py', import.meta.url));
+    const script = fileURLToPath(new URL('../peers/torch_engine.py', import.meta.url));
     this.#process = spawn(python, ['-W', 'ignore', script], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#lines = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
   }
