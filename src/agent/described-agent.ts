@@ -72,7 +72,7 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
     const userOf = (row: TaskRow) => interactionOf(users, row.interactionKwargs);
     const builtIn = builtInAgents<TaskRow>({
       userOf,
-      prompt: ({ prompt }, { image }) => Promise.all(prompt.map((message) => messageOf(message, image))),
+      prompt: ({ prompt }, { image }) => Promise.all(prompt.map((message) => userMessage(message, image))),
       tools: box.tools,
       toolsOf: (row) => row.tools,
       stopWhen: stopsOf(options),
@@ -182,7 +182,7 @@ function namedTools(tools: readonly Tool[], names: readonly string[] | null): re
 }
 
 /** Images of a row become blobs of the run. */
-async function messageOf(message: TaskMessage, keep: ImageBlobs['put']): Promise<Message> {
+async function userMessage(message: TaskMessage, keep: ImageBlobs['put']): Promise<Message> {
   if (message.role === 'assistant' || typeof message.content === 'string') return message as Message;
   const parts = message.content.map(
     async (part): Promise<ContentPart> =>

@@ -2,8 +2,10 @@
  * A tool's input: any Standard Schema that can give its JSON schema (zod, valibot, arktype …) or a plain JSON
  * schema. The JSON schema goes into the prompt; the check's words go to the model.
  */
+
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { ConfigError } from '../errors.ts';
+import { messageOf } from '../lib/error-message.ts';
 import type { JsonSchema } from '../types.ts';
 
 /** The part of the Standard Schema interface (standardschema.dev) that tools use. */
@@ -77,7 +79,7 @@ function fromJsonSchema(schema: JsonSchema, owner: string, ajv: Ajv2020): Compil
   try {
     validate = ajv.compile(schema);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     throw new ConfigError(`${owner}: its input is not a valid JSON schema: ${why}`, { cause });
   }
   return {

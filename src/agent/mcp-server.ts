@@ -17,7 +17,7 @@ import type { Tool, TrajectorySoFar } from './tool.ts';
 import { toMcpTool } from './tool-schemas.ts';
 import { ToolStates } from './tool-states.ts';
 
-export interface HttpOptions {
+export interface McpHttpOptions {
   readonly port: number;
   /** A session that is silent for so long is closed, and its tools with it; clients rarely say goodbye. */
   readonly idleMs?: number;
@@ -39,7 +39,7 @@ export async function serveToolsOnStdio(tools: readonly Tool[]): Promise<ServedT
 /** Over streamable HTTP on this machine; each session has its own tool state. */
 export async function serveToolsOnHttp(
   tools: readonly Tool[],
-  { port, idleMs = 3_600_000, clock = realClock() }: HttpOptions,
+  { port, idleMs = 3_600_000, clock = realClock() }: McpHttpOptions,
 ): Promise<ServedTools> {
   const isHostKnown = localhostHostValidation();
   const isOriginKnown = localhostOriginValidation();

@@ -3,9 +3,11 @@
  * under way when it broke is not repeated, because it may have had its effect: the model is told. A server that
  * cannot be reached at all is the environment's failure, and the trajectory is tried again.
  */
+
 import type { CallToolResult, Client } from '@modelcontextprotocol/client';
 import { ConfigError, ToolError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { rateLimit } from '../services/rate-limit.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
@@ -164,7 +166,7 @@ class Connection {
         return client;
       } catch (cause) {
         await client.close().catch(() => {});
-        const why = cause instanceof Error ? cause.message : String(cause);
+        const why = messageOf(cause);
         if (attempt >= connectTries || this.#closed) {
           throw new ToolError(`MCP server '${name}' cannot be reached: ${why}`, { cause });
         }

@@ -13,11 +13,13 @@
  *       config: { type: mcp, rate_limit: 10, timeout: 30 }
  *       mcp: { mcp_servers_config_path: servers.json, tool_selected_list: [search] }
  */
+
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { ConfigError } from '../errors.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { loadExport } from '../lib/load-export.ts';
 import type { ToolSchema } from '../types.ts';
 import { type ClassTool, classTool, type ResultLimits } from './class-tool.ts';
@@ -69,7 +71,7 @@ export async function loadToolFile(path: string, limits: ResultLimits = {}): Pro
   try {
     content = parse(await readFile(path, 'utf8'));
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     throw new ConfigError(`tool file ${path} cannot be read: ${why}`, { cause });
   }
   const list = (content as { tools?: unknown } | null)?.tools;

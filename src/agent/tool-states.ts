@@ -1,6 +1,8 @@
 /** What a trajectory's tools have opened: once each, at the first call, and closed once, whatever happens. */
+
 import { ToolError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
 import type { Tool, ToolContext } from './tool.ts';
 
@@ -36,7 +38,7 @@ export class ToolStates {
       return { ...context, signal, state };
     } catch (cause) {
       signal.throwIfAborted();
-      const why = cause instanceof Error ? cause.message : String(cause);
+      const why = messageOf(cause);
       throw new ToolError(`tool '${tool.name}' could not be opened: ${why}`, { cause });
     }
   }

@@ -3,7 +3,7 @@ import { ConfigError } from '../errors.ts';
 import { type AddedToken, AddedTokens, sanitize, unguard } from './added-tokens.ts';
 import { bytesOfToken } from './byte-level.ts';
 
-export interface Decoder {
+export interface IdDecoder {
   /** Text that is certain by now: an unfinished character waits for its last byte. */
   push(ids: Int32Array): string;
   end(): string;
@@ -27,7 +27,7 @@ export interface Tokenizer {
   /** The same as guarded text: an added token and its look-alike can be told apart. */
   decodeGuarded(ids: Int32Array): string;
   /** The same while the ids arrive: what it returns, put together, is `decodeGuarded` of all ids. */
-  decoder(): Decoder;
+  decoder(): IdDecoder;
   tokenId(text: string): number | undefined;
 }
 
@@ -97,7 +97,7 @@ function byteLevelDecoder(
   library: Library,
   tokens: readonly AddedToken[],
   added: AddedTokens,
-): () => Decoder {
+): () => IdDecoder {
   const textOfAdded = new Map(tokens.map(({ id, text }) => [id, text]));
   const bytes = new Map<number, Uint8Array>();
   const bytesOf = (id: number) => {
@@ -167,7 +167,7 @@ function holdingBack(added: AddedTokens): { push(text: string): string; flush():
  * For other vocabularies the library decodes. Its text depends on neighbours (a leading space), so new text is
  * the difference between two decodings of a short window; a character that is still broken waits.
  */
-function windowDecoder(library: Library, added: AddedTokens): () => Decoder {
+function windowDecoder(library: Library, added: AddedTokens): () => IdDecoder {
   const decode = (ids: readonly number[]) =>
     ids.length === 0 ? '' : library.decode([...ids], { clean_up_tokenization_spaces: false });
   return () => {

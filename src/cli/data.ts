@@ -10,7 +10,7 @@ import { GEO3K_STYLES, type Geo3kStyle, prepareGeo3k } from '../dataset/prepare/
 import { GSM8K_STYLES, type Gsm8kStyle, prepareGsm8k } from '../dataset/prepare/gsm8k.ts';
 import type { Preparation } from '../dataset/prepare/preparation.ts';
 import { prepareSearchR1 } from '../dataset/prepare/search-r1.ts';
-import type { Row } from '../dataset/source.ts';
+import type { DataRow } from '../dataset/source.ts';
 import { taskRow } from '../dataset/task-row.ts';
 import { writeParquet } from '../dataset/write-parquet.ts';
 import { ConfigError } from '../errors.ts';
@@ -103,7 +103,7 @@ const originOf = ({ local_dataset_path, hub }: OriginFlags): Origin => ({
 
 async function write(splits: Preparation, folder: string): Promise<void> {
   const target = expandHome(folder);
-  let sample: Row | undefined;
+  let sample: DataRow | undefined;
   for (const [split, rows] of Object.entries(splits)) {
     const file = join(target, `${split}.parquet`);
     const { rows: count } = await writeParquet(
@@ -146,7 +146,7 @@ async function show(
   }
 }
 
-type RowChange = (row: Row, index: number) => unknown;
+type RowChange = (row: DataRow, index: number) => unknown;
 
 async function mapRows(
   module: string,
@@ -161,7 +161,11 @@ async function mapRows(
   }
   const dataset = (await openDataset(from, { skipBad: flags.skipBad ?? false })).map(async (row, index) => {
     const made: unknown = await (change as RowChange)(row, index);
-    return made === null || made === undefined ? [] : Array.isArray(made) ? (made as Row[]) : [made as Row];
+    return made === null || made === undefined
+      ? []
+      : Array.isArray(made)
+        ? (made as DataRow[])
+        : [made as DataRow];
   });
   const rows = (async function* () {
     for await (const { row } of dataset.rows()) yield* row;
@@ -175,7 +179,7 @@ async function mapRows(
   }
 }
 
-async function writeRows(path: string, rows: AsyncIterable<Row>): Promise<number> {
+async function writeRows(path: string, rows: AsyncIterable<DataRow>): Promise<number> {
   if (extname(path) === '.parquet') return (await writeParquet(path, rows)).rows;
   if (extname(path) !== '.jsonl') throw new ConfigError(`${path}: write to a .parquet or a .jsonl file`);
   await mkdir(resolve(path, '..'), { recursive: true });

@@ -1,6 +1,6 @@
 import { DatasetError } from '../errors.ts';
 import { recordSource } from './line-source.ts';
-import type { Row, Source } from './source.ts';
+import type { DataRow, Source } from './source.ts';
 
 /**
  * CSV by RFC 4180: the first record names the columns, quotes may hold commas and newlines, `""` is a quote.
@@ -18,7 +18,7 @@ export function csvSource(path: string): Promise<Source> {
   });
 }
 
-function rowOf(names: readonly string[], cells: readonly string[], where: string): Row {
+function rowOf(names: readonly string[], cells: readonly string[], where: string): DataRow {
   if (cells.length !== names.length) {
     throw new DatasetError(
       `${where}: has ${cells.length} cells, but the header names ${names.length} columns (${names.join(', ')})`,

@@ -1,6 +1,7 @@
 import { DatasetError } from '../errors.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { permutation } from './permutation.ts';
-import { arraySource, type BadRow, type Row, type Source } from './source.ts';
+import { arraySource, type BadRow, type DataRow, type Source } from './source.ts';
 
 /** One row on its way through `rows()`. */
 export interface DatasetItem<T> {
@@ -49,17 +50,17 @@ interface View<T> {
   /** Absent: the file's own order. */
   readonly order?: Int32Array;
   readonly length: number;
-  readonly change: (row: Row, index: number) => T | Promise<T>;
+  readonly change: (row: DataRow, index: number) => T | Promise<T>;
   readonly options: DatasetOptions;
   readonly bad: BadRow[];
 }
 
-export function datasetOf(source: Source, options: DatasetOptions = {}): Dataset<Row> {
+export function datasetOf(source: Source, options: DatasetOptions = {}): Dataset<DataRow> {
   return view({ source, length: source.count, change: (row) => row, options, bad: [] });
 }
 
 export function arrayDataset<T extends object>(rows: readonly T[], name?: string): Dataset<T> {
-  return datasetOf(arraySource(rows as readonly Row[], name)) as unknown as Dataset<T>;
+  return datasetOf(arraySource(rows as readonly DataRow[], name)) as unknown as Dataset<T>;
 }
 
 function view<T>(self: View<T>): Dataset<T> {
@@ -74,10 +75,10 @@ function view<T>(self: View<T>): Dataset<T> {
     }
     const index = indexAt(place);
     const placed = (cause: unknown): DatasetError => {
-      const message = cause instanceof Error ? cause.message : String(cause);
+      const message = messageOf(cause);
       return new DatasetError(`${source.where(index)}: ${message}`, { cause });
     };
-    const change = (row: Row): T | Promise<T> => {
+    const change = (row: DataRow): T | Promise<T> => {
       try {
         const changed = self.change(row, index);
         if (!(changed instanceof Promise)) return changed;

@@ -1,14 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import { DatasetError } from '../errors.ts';
 import { recordSource } from './line-source.ts';
-import { arraySource, type Row, type Source } from './source.ts';
+import { arraySource, type DataRow, type Source } from './source.ts';
 
 /** One JSON object a line. */
 export function jsonlSource(path: string): Promise<Source> {
   return recordSource(path, { quoted: false, header: 0, parser: () => parseLine });
 }
 
-function parseLine(text: string, where: string): Row {
+function parseLine(text: string, where: string): DataRow {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -40,7 +40,7 @@ export async function jsonSource(path: string): Promise<Source> {
   );
 }
 
-function asRow(value: unknown, where: string): Row {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Row;
+function asRow(value: unknown, where: string): DataRow {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as DataRow;
   throw new DatasetError(`${where}: a row is an object, not ${JSON.stringify(value)?.slice(0, 80)}`);
 }

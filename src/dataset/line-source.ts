@@ -1,5 +1,5 @@
 import { type FileBytes, openBytes } from './file-bytes.ts';
-import type { Row, Source } from './source.ts';
+import type { DataRow, Source } from './source.ts';
 
 /** A text file cut into records; only the byte offset of each is kept. */
 export interface RecordIndex {
@@ -67,7 +67,7 @@ export async function recordSource(
     readonly quoted: boolean;
     /** Records before the first row (a CSV header), given to `parser`. */
     readonly header: number;
-    parser(header: readonly string[]): (text: string, where: string) => Row;
+    parser(header: readonly string[]): (text: string, where: string) => DataRow;
   },
 ): Promise<Source> {
   const file = await openBytes(path);

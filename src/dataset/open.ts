@@ -6,7 +6,7 @@ import { csvSource } from './csv.ts';
 import { type Dataset, type DatasetOptions, datasetOf } from './dataset.ts';
 import { jsonlSource, jsonSource } from './jsonl.ts';
 import { parquetSource } from './parquet.ts';
-import { joinSources, type Row, type Source } from './source.ts';
+import { type DataRow, joinSources, type Source } from './source.ts';
 
 type Paths = string | readonly string[];
 
@@ -24,7 +24,7 @@ const READERS: Readonly<Record<string, (path: string) => Promise<Source>>> = {
 };
 
 /** Opens one or several files, each by what its name ends in. */
-export function openDataset(path: Paths, options?: DatasetOptions): Promise<Dataset<Row>> {
+export function openDataset(path: Paths, options?: DatasetOptions): Promise<Dataset<DataRow>> {
   return openWith(
     path,
     (file) => {
@@ -44,7 +44,7 @@ async function openWith(
   path: Paths,
   open: (file: string) => Promise<Source>,
   options?: DatasetOptions,
-): Promise<Dataset<Row>> {
+): Promise<Dataset<DataRow>> {
   const files = (typeof path === 'string' ? [path] : path).map(expandHome);
   if (files.length === 0) throw new DatasetError('a dataset needs at least one file; the list is empty');
   const sources: Source[] = [];

@@ -9,7 +9,7 @@ import { DatasetError } from '../errors.ts';
 import { type FileBytes, openBytes } from './file-bytes.ts';
 import { ParquetColumn } from './parquet-column.ts';
 import { compileField, type ReadValue } from './parquet-rows.ts';
-import type { Row, Source } from './source.ts';
+import type { DataRow, Source } from './source.ts';
 
 /** Decompressed row groups kept, the least recently used dropped first; the one at hand is always kept. */
 const CACHE_BYTES = 64 * 2 ** 20;
@@ -96,7 +96,7 @@ export async function parquetSource(path: string, columns?: readonly string[]): 
 
 interface RowReader {
   readonly rows: number;
-  read(row: number): Row;
+  read(row: number): DataRow;
 }
 
 async function readMetadata(path: string, file: FileBytes): Promise<FileMetaData> {

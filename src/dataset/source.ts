@@ -1,7 +1,7 @@
 import type { DatasetError } from '../errors.ts';
 
 /** A row as a file holds it. */
-export type Row = Readonly<Record<string, unknown>>;
+export type DataRow = Readonly<Record<string, unknown>>;
 
 /** Rows by number. `read` answers at once what it has at hand, so that a scan does not wait on every row. */
 export interface Source {
@@ -15,7 +15,7 @@ export interface Source {
   readonly runs?: readonly number[];
   /** With `runs`: about how many rows are kept decoded. A shuffle of more keeps to windows of so many. */
   readonly rowsAtHand?: number;
-  read(index: number): Row | Promise<Row>;
+  read(index: number): DataRow | Promise<DataRow>;
   /** `train.parquet, row 17`: what a person would look for. */
   where(index: number): string;
   close(): Promise<void>;
@@ -27,7 +27,7 @@ export interface BadRow {
   readonly error: DatasetError;
 }
 
-export function arraySource(rows: readonly Row[], name = 'array'): Source {
+export function arraySource(rows: readonly DataRow[], name = 'array'): Source {
   return {
     name,
     count: rows.length,

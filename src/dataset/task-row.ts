@@ -1,6 +1,6 @@
 import { DatasetError } from '../errors.ts';
 import type { Task, ToolCall } from '../types.ts';
-import type { Row } from './source.ts';
+import type { DataRow } from './source.ts';
 
 /** An image as a row gives it: its bytes, or where they lie. */
 type ImageSource = { readonly bytes: Uint8Array } | { readonly path: string };
@@ -49,7 +49,7 @@ export interface TaskRowOptions {
 }
 
 /** Reads a row as verl's preparation scripts write it. Throws, naming the column, where it is not one. */
-export function taskRow(row: Row, options: TaskRowOptions = {}): TaskRow {
+export function taskRow(row: DataRow, options: TaskRowOptions = {}): TaskRow {
   const promptKey = options.promptKey ?? 'prompt';
   const imageKey = options.imageKey ?? 'images';
   const extraInfo = fields(row.extra_info, 'extra_info') ?? {};
@@ -103,7 +103,7 @@ function names(value: unknown, column: string): readonly string[] | undefined {
 }
 
 /** Parquet gives every row every tool's field; one that is null was not in this row. Seed 000 spells it tool_kwargs. */
-function readToolsKwargs(row: Row, extraInfo: Fields): Record<string, Fields> {
+function readToolsKwargs(row: DataRow, extraInfo: Fields): Record<string, Fields> {
   const column = 'extra_info.tools_kwargs';
   const given = extraInfo.tools_kwargs ?? extraInfo.tool_kwargs ?? row.tools_kwargs ?? row.tool_kwargs;
   const kwargs: Record<string, Fields> = {};

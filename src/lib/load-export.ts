@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigError } from '../errors.ts';
+import { messageOf } from './error-message.ts';
 
 /** A module of the user's, its path relative to `directory`. `where` says who asks, for the error. */
 export async function loadModule(
@@ -12,7 +13,7 @@ export async function loadModule(
   const file = resolve(directory, path);
   if (!existsSync(file)) throw new ConfigError(`${where}: there is no file ${file}`);
   return import(pathToFileURL(file).href).catch((cause: unknown) => {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     throw new ConfigError(`${where}: ${file} cannot be loaded: ${why}`, { cause });
   });
 }

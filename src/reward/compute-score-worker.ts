@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { messageOf } from '../lib/error-message.ts';
 import { loadModule } from '../lib/load-export.ts';
 
 const { path, name, directory } = workerData as { path: string; name: string; directory: string };
@@ -9,7 +10,7 @@ parentPort!.on('message', async (given: readonly unknown[]) => {
     const compute = (await module)[name] as (...given: readonly unknown[]) => unknown;
     parentPort!.postMessage({ value: readResult(await compute(...given)) });
   } catch (cause) {
-    parentPort!.postMessage({ error: cause instanceof Error ? cause.message : String(cause) });
+    parentPort!.postMessage({ error: messageOf(cause) });
   }
 });
 

@@ -1,11 +1,13 @@
 /** Scores finished trajectories by every reward. A reward that keeps failing fails the attempt, not the run. */
+
 import { ConfigError, RewardError } from '../errors.ts';
 import { type Clock, sleep } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
 import type { Scored, Span, Trajectory } from '../types.ts';
 import type { Reward, RewardValue, SharedReward, TrajectoryReward } from './reward.ts';
 
-export interface ScoreOptions {
+export interface RewardScoring {
   readonly clock: Clock;
   /** Tries after the first, of each reward. */
   readonly retries: number;
@@ -25,7 +27,7 @@ export interface Score {
 export async function scoreTrajectory<T>(
   trajectory: Trajectory<T>,
   rewards: readonly Reward<T>[],
-  options: ScoreOptions,
+  options: RewardScoring,
 ): Promise<Score> {
   const spans: Span[] = [];
   const solution = options.solutionOf?.(trajectory) ?? trajectory.text;
@@ -69,7 +71,7 @@ export async function scoreTogether<T>(
   attempts: readonly Scored<T>[],
   kind: SharedReward['kind'],
   rewards: readonly Reward<T>[],
-  options: ScoreOptions,
+  options: RewardScoring,
 ): Promise<Scored<T>[]> {
   const shared = rewards.filter((reward): reward is SharedReward<T> => reward.kind === kind);
   const isScored = ({ reward, trajectory }: Scored<T>) =>
@@ -111,7 +113,7 @@ export async function scoreTogether<T>(
 async function withRetries<R>(
   { name, timeoutMs }: Pick<Reward, 'name' | 'timeoutMs'>,
   what: string,
-  { clock, retries, signal }: ScoreOptions,
+  { clock, retries, signal }: RewardScoring,
   score: (signal: AbortSignal) => Promise<R>,
 ): Promise<R> {
   for (let attempt = 0; ; attempt++) {
@@ -121,7 +123,7 @@ async function withRetries<R>(
       signal?.throwIfAborted();
       if (attempt >= retries) {
         if (cause instanceof RewardError) throw cause;
-        const why = cause instanceof Error ? cause.message : String(cause);
+        const why = messageOf(cause);
         throw new RewardError(`reward '${name}' failed on ${what}: ${why}`, { cause });
       }
       await sleep(clock, 100 * 2 ** attempt, signal);

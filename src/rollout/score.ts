@@ -1,6 +1,7 @@
 import type { ChatFormat } from '../chat/format.ts';
 import { RewardError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import type { Reward } from '../reward/reward.ts';
 import { checkOwnRewards, scoreTogether, scoreTrajectory } from '../reward/score.ts';
 import type { End, Group, Scored, Trajectory } from '../types.ts';
@@ -95,5 +96,5 @@ const unscored = <T>(trajectory: Trajectory<T>, end: End = trajectory.end): Scor
 });
 
 function reasonOf({ reason }: AbortSignal): string {
-  return reason instanceof Error ? reason.message : String(reason);
+  return messageOf(reason);
 }

@@ -1,6 +1,8 @@
 /** An LLM over any OpenAI-compatible endpoint: asked within limits, asked again when it fails, never beyond its cost. */
+
 import { ConfigError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import { openCostLedger } from './cost-ledger.ts';
 import { type RequestLimiter, type RequestLimits, requestLimiter } from './rate-limit.ts';
 
@@ -144,7 +146,7 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
           signal?.throwIfAborted();
           if (cause instanceof Refused || cause instanceof CostLimitReached) throw cause;
           if (attempt >= retries) {
-            const why = cause instanceof Error ? cause.message : String(cause);
+            const why = messageOf(cause);
             throw new Error(`${url} failed ${attempt + 1} times, last: ${why}`, { cause });
           }
           await sleep(clock, 1000 * Math.min(2 ** attempt, 30), signal);

@@ -4,7 +4,7 @@ import { type MicroBatch, packMicroBatches } from './micro-batches.ts';
 import type { Output, Outputs, Trainer } from './trainer.ts';
 
 /** A sequence with its number in the batch, and the group it shares a prompt with. */
-export interface Member extends Sequence {
+export interface GroupedSequence extends Sequence {
   readonly index: number;
   readonly group: number;
 }
@@ -21,7 +21,7 @@ export interface PassContext {
   readonly signal?: AbortSignal | undefined;
 }
 
-export function membersOf(batch: Batch): Member[] {
+export function membersOf(batch: Batch): GroupedSequence[] {
   return batch.sequences.map((sequence, index) => ({
     ...sequence,
     index,
@@ -30,21 +30,21 @@ export function membersOf(batch: Batch): Member[] {
 }
 
 export function packMembers(
-  members: readonly Member[],
+  members: readonly GroupedSequence[],
   trainer: Trainer,
   context: PassContext,
-): MicroBatch<Member>[] {
+): MicroBatch<GroupedSequence>[] {
   return packMicroBatches(members, {
     tokensPerMicroBatch: context.tokensPerMicroBatch,
     balance: context.balance,
-    ...(trainer.can.has('prefix') ? { familyOf: ({ group }: Member) => group } : {}),
+    ...(trainer.can.has('prefix') ? { familyOf: ({ group }: GroupedSequence) => group } : {}),
   });
 }
 
 /** Outputs of a trainer for the given members; lists of other sequences stay empty. */
 export async function scoreMembers<O extends Output>(
   trainer: Trainer,
-  members: readonly Member[],
+  members: readonly GroupedSequence[],
   outputs: readonly O[],
   context: PassContext,
   { whose, onRows }: { readonly whose: string; readonly onRows?: (rows: number) => void },
@@ -69,7 +69,7 @@ export async function scoreMembers<O extends Output>(
 export function readOutput(
   outputs: Outputs,
   output: Output,
-  members: readonly Member[],
+  members: readonly GroupedSequence[],
   whose: string,
   context: PassContext,
 ): Float64Array[] {

@@ -11,7 +11,7 @@ import { LOG_RATIO_LIMIT } from './losses/ratio.ts';
 import { valueLoss } from './losses/value.ts';
 import { splitGroups } from './micro-batches.ts';
 import {
-  type Member,
+  type GroupedSequence,
   type PassContext,
   packMembers,
   passOptions,
@@ -26,7 +26,7 @@ import type { AdamOptions, Gradients, Output, Pass, Trainer } from './trainer.ts
 export interface ActorInput {
   readonly trainer: Trainer;
   readonly algorithm: Algorithm;
-  readonly members: readonly Member[];
+  readonly members: readonly GroupedSequence[];
   readonly behaviour: TokenLists;
   /** Absent: a single update, whose own forward pass is the old policy. */
   readonly old?: TokenLists | undefined;
@@ -144,7 +144,7 @@ export async function updateActor(
 
   function microBatchGradients(
     pass: Pass,
-    members: readonly Member[],
+    members: readonly GroupedSequence[],
     counts: MiniBatchCounts,
     picked: readonly Uint8Array[] | undefined,
   ): Gradients {
@@ -192,7 +192,7 @@ interface SequenceOutputs {
 
 /** Loss of one sequence, added to the tally, and its gradient by each output. */
 function sequenceGradient(
-  member: Member,
+  member: GroupedSequence,
   { logprobs, entropy, values }: SequenceOutputs,
   input: ActorInput,
   counts: MiniBatchCounts,
@@ -273,7 +273,7 @@ function outputsOf({ algorithm, measureEntropy, values }: ActorInput): Output[] 
 }
 
 function isSilent(
-  member: Member,
+  member: GroupedSequence,
   { algorithm, advantages, values, klCoefficient, keep }: ActorInput,
 ): boolean {
   if (keep && !keep[member.index]!.includes(1)) return true;
@@ -285,7 +285,7 @@ function isSilent(
   );
 }
 
-const keptOf = (member: Member, { keep }: ActorInput) =>
+const keptOf = (member: GroupedSequence, { keep }: ActorInput) =>
   keep ? keep[member.index]!.reduce((sum, kept) => sum + kept, 0) : member.positions.length;
 
 interface MiniBatchCounts extends AggregationCounts {
@@ -293,7 +293,7 @@ interface MiniBatchCounts extends AggregationCounts {
   readonly ofTrajectory: ReadonlyMap<number, number>;
 }
 
-function countTokens(members: readonly Member[], input: ActorInput): MiniBatchCounts {
+function countTokens(members: readonly GroupedSequence[], input: ActorInput): MiniBatchCounts {
   const ofTrajectory = new Map<number, number>();
   let tokens = 0;
   for (const member of members) {
@@ -306,7 +306,7 @@ function countTokens(members: readonly Member[], input: ActorInput): MiniBatchCo
 
 /** Clip-Cov and KL-Cov look at the whole mini-batch before any gradient, which costs them one more pass. */
 async function pickFromMiniBatch(
-  members: readonly Member[],
+  members: readonly GroupedSequence[],
   input: ActorInput,
   seed: number,
   context: PassContext,

@@ -5,7 +5,7 @@ import { type Aggregation, tokenWeight } from './losses/aggregation.ts';
 import { valueLoss } from './losses/value.ts';
 import { splitGroups } from './micro-batches.ts';
 import {
-  type Member,
+  type GroupedSequence,
   type PassContext,
   packMembers,
   passOptions,
@@ -22,7 +22,7 @@ export async function updateCritic(
     readonly trainer: Trainer;
     readonly options: CriticOptions;
     readonly aggregation: Aggregation;
-    readonly members: readonly Member[];
+    readonly members: readonly GroupedSequence[];
     readonly values: TokenLists;
     readonly returns: TokenLists;
     readonly tokensPerTrajectory?: number | undefined;
@@ -92,7 +92,7 @@ export async function updateCritic(
     'critic/lr': passes.adam.learningRate,
   };
 
-  async function valuesOf(pass: Pass, packed: readonly Member[], accumulated: boolean) {
+  async function valuesOf(pass: Pass, packed: readonly GroupedSequence[], accumulated: boolean) {
     try {
       return readOutput(pass.outputs, 'value', packed, "the critic's", context);
     } catch (error) {

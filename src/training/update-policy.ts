@@ -12,8 +12,8 @@ import { type Watched, watchHealth } from './health.ts';
 import { adaptKlCoefficient } from './kl.ts';
 import { rolloutGap } from './rollout-gap.ts';
 import {
+  type GroupedSequence,
   gather,
-  type Member,
   membersOf,
   type PassContext,
   scatter,
@@ -336,7 +336,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
  */
 async function scoreOld(
   { trainer, algorithm, optimizer }: UpdateOptions,
-  members: readonly Member[],
+  members: readonly GroupedSequence[],
   context: PassContext,
   onRows: (rows: number) => void,
 ): Promise<{ logprob: Float64Array[]; entropy?: Float64Array[]; sumSquares?: Float64Array[] } | undefined> {
@@ -355,7 +355,7 @@ async function scoreOld(
 /** The new weights on the shortest sequence: what an update broke is found before it reaches a server. */
 async function probeWeights(
   trainer: Trainer,
-  members: readonly Member[],
+  members: readonly GroupedSequence[],
   context: PassContext,
 ): Promise<void> {
   const shortest = members.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));
@@ -404,7 +404,7 @@ function correctBatch(
 }
 
 function tokenRecord(
-  member: Member,
+  member: GroupedSequence,
   advantages: TokenLists,
   logprobs: TokenLists | undefined,
   entropy: TokenLists | undefined,

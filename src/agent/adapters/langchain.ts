@@ -81,11 +81,11 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
       failedCalls: new Set(failed.flatMap((message) => (isToolMessage(message) ? message.tool_call_id : []))),
       signal,
     });
-    return { generations: [{ text: reply.content, message: messageOf(reply) }] };
+    return { generations: [{ text: reply.content, message: toMessage(reply) }] };
   }
 }
 
-function messageOf(reply: ChatReply): AIMessage {
+function toMessage(reply: ChatReply): AIMessage {
   const { content, reasoning, toolCalls, problems, finish, turn, ids, promptTokens } = reply;
   const message = new AIMessage({
     content,

@@ -6,11 +6,13 @@
  *       class_name: "verl.interactions.gsm8k_interaction.Gsm8kInteraction"  # one of ours, or path.ts#Export
  *       config: {}
  */
+
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { ConfigError } from '../../errors.ts';
+import { messageOf } from '../../lib/error-message.ts';
 import { loadExport } from '../../lib/load-export.ts';
 import { nearest } from '../../lib/nearest.ts';
 import { type ClassInteraction, classInteraction } from './class-interaction.ts';
@@ -47,7 +49,7 @@ export async function loadInteractionFile(path: string): Promise<Interactions> {
   try {
     content = parse(await readFile(path, 'utf8'));
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     throw new ConfigError(`interaction file ${path} cannot be read: ${why}`, { cause });
   }
   const list = (content as { interaction?: unknown } | null)?.interaction;

@@ -1,6 +1,8 @@
 /** A simulated user: it answers the model between turns, and may say how good the last reply was. */
+
 import { ToolError } from '../../errors.ts';
 import { realClock } from '../../lib/clock.ts';
+import { messageOf } from '../../lib/error-message.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Message, Task } from '../../types.ts';
 
@@ -67,7 +69,7 @@ export async function openUser(
     withTimeLimit(work, { milliseconds: timeoutMs, clock: realClock(), signal: given.signal }).catch(
       (cause: unknown) => {
         given.signal.throwIfAborted();
-        const why = cause instanceof Error ? cause.message : String(cause);
+        const why = messageOf(cause);
         throw new ToolError(`the simulated user '${name}' failed: ${why}`, { cause });
       },
     );

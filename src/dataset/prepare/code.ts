@@ -1,6 +1,6 @@
 import { DatasetError } from '../../errors.ts';
 import { openDataset } from '../open.ts';
-import type { Row } from '../source.ts';
+import type { DataRow } from '../source.ts';
 import { findFiles, type Origin } from './find-files.ts';
 import { type Preparation, type PreparedRow, textOf } from './preparation.ts';
 
@@ -39,7 +39,7 @@ export async function prepareCode(origin: Origin, language: CodeLanguage): Promi
   return { train: split('train'), test: split('test') };
 }
 
-function codeRow(row: Row, index: number, split: string, language: CodeLanguage): PreparedRow {
+function codeRow(row: DataRow, index: number, split: string, language: CodeLanguage): PreparedRow {
   const head = textOf(row, 'prompt').trim();
   const truth = { language, entry_point: textOf(row, 'entry_point'), head, tests: textOf(row, 'test') };
   return {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { DatasetError } from '../../errors.ts';
-import type { Row } from '../source.ts';
+import type { DataRow } from '../source.ts';
 import { type Diagram, drawDiagram } from './draw-geometry.ts';
 import { findFiles, type Origin } from './find-files.ts';
 import { isHiddenRelation, sayProblem } from './geometry-text.ts';
@@ -47,7 +47,7 @@ export async function prepareGeo3k(origin: Origin, style: Geo3kStyle): Promise<P
   );
 }
 
-function parquetRow(row: Row, index: number, split: string, style: Geo3kStyle): PreparedRow {
+function parquetRow(row: DataRow, index: number, split: string, style: Geo3kStyle): PreparedRow {
   const row3k = geoRow(textOf(row, 'problem'), textOf(row, 'answer'), index, split, style);
   return { ...row3k, images: row.images };
 }

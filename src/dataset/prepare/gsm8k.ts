@@ -1,5 +1,5 @@
 import { DatasetError } from '../../errors.ts';
-import type { Row } from '../source.ts';
+import type { DataRow } from '../source.ts';
 import type { Origin } from './find-files.ts';
 import { type Preparation, type PreparedRow, prepareSplit, textOf } from './preparation.ts';
 
@@ -21,7 +21,7 @@ export async function prepareGsm8k(origin: Origin, style: Gsm8kStyle): Promise<P
   return { train: await split('train'), test: await split('test') };
 }
 
-function gsm8kRow(row: Row, index: number, split: string, style: Gsm8kStyle): PreparedRow {
+function gsm8kRow(row: DataRow, index: number, split: string, style: Gsm8kStyle): PreparedRow {
   const question = textOf(row, 'question');
   const answer = textOf(row, 'answer');
   const solution = /#### (-?[0-9.,]+)/.exec(answer)?.[1]?.replaceAll(',', '');

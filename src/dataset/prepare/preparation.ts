@@ -1,10 +1,10 @@
 import { DatasetError } from '../../errors.ts';
 import { openDataset } from '../open.ts';
-import type { Row } from '../source.ts';
+import type { DataRow } from '../source.ts';
 import { findFiles, type Origin } from './find-files.ts';
 
 /** A row in verl's columns, ready to be written. */
-export interface PreparedRow extends Row {
+export interface PreparedRow extends DataRow {
   readonly data_source: string;
   readonly prompt: readonly { readonly role: string; readonly content: string }[];
   readonly ability: string;
@@ -21,7 +21,7 @@ const FILE = '[^/]*\\.(parquet|jsonl|json|csv)$';
 export async function prepareSplit(
   origin: Origin,
   split: string,
-  change: (row: Row, index: number) => PreparedRow,
+  change: (row: DataRow, index: number) => PreparedRow,
   /** Preferred, where the original has several variants. */
   folder = '',
 ): Promise<AsyncIterable<PreparedRow>> {
@@ -44,7 +44,7 @@ export async function prepareSplit(
 }
 
 /** A text column of an original row. */
-export function textOf(row: Row, column: string): string {
+export function textOf(row: DataRow, column: string): string {
   const value = row[column];
   if (typeof value === 'string') return value;
   throw new DatasetError(

@@ -1,5 +1,5 @@
 import { DatasetError } from '../../errors.ts';
-import type { Row } from '../source.ts';
+import type { DataRow } from '../source.ts';
 import { findFiles, type Origin } from './find-files.ts';
 import { type Preparation, type PreparedRow, prepareSplit } from './preparation.ts';
 
@@ -24,7 +24,7 @@ export async function prepareSearchR1(origin: Origin): Promise<Preparation> {
   return splits;
 }
 
-function searchRow(row: Row, index: number, split: string): PreparedRow {
+function searchRow(row: DataRow, index: number, split: string): PreparedRow {
   const question = row.question ?? row.question_text;
   const answers = row.golden_answers ?? answersOf(row);
   if (typeof question !== 'string') {
@@ -63,7 +63,7 @@ function searchRow(row: Row, index: number, split: string): PreparedRow {
   };
 }
 
-function answersOf(row: Row): unknown {
+function answersOf(row: DataRow): unknown {
   const objects = row.answers_objects;
   if (!Array.isArray(objects)) return undefined;
   return objects.flatMap((answer: { spans?: unknown[] }) => answer.spans ?? []);

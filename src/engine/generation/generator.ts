@@ -13,7 +13,7 @@ import { type PackedWeights, packWeights, type WeightSource } from './packed-wei
 import { PrefixCache } from './prefix-cache.ts';
 import { checkRequest, type PlainRequest } from './request.ts';
 import { Scheduler } from './scheduler.ts';
-import { appendToken, createSequence, replyTokens, type Sequence } from './sequence.ts';
+import { appendToken, createSequence, type RunningSequence, replyTokens } from './sequence.ts';
 import { StopStrings, type TokenDecoder } from './stop-strings.ts';
 import { bytesPerBlock, Transformer } from './transformer.ts';
 
@@ -67,7 +67,7 @@ export class Generator {
   readonly #transformer: Transformer;
   readonly #head: Head;
   readonly #decoder: () => TokenDecoder;
-  readonly #sequences = new Map<number, Sequence>();
+  readonly #sequences = new Map<number, RunningSequence>();
   readonly #adapters = new Map<string, LoraWeights>();
   #weights: PackedWeights;
   /** Of the last update. */
@@ -229,11 +229,11 @@ export class Generator {
     this.#head.free();
   }
 
-  #stepGroup(group: readonly Sequence[], lora: LoraWeights | undefined): void {
+  #stepGroup(group: readonly RunningSequence[], lora: LoraWeights | undefined): void {
     const tokens = this.#describe(group);
     this.#transformer.step(this.#weights, lora, tokens, group.length);
     const rows: number[] = [];
-    const ready: Sequence[] = [];
+    const ready: RunningSequence[] = [];
     let row = 0;
     for (const sequence of group) {
       if (sequence.promptLogprobs) this.#scorePrompt(sequence, row, tokens);
@@ -247,7 +247,7 @@ export class Generator {
     this.#sample(tokens, rows, ready);
   }
 
-  #sample(stateRows: number, rows: readonly number[], ready: readonly Sequence[]): void {
+  #sample(stateRows: number, rows: readonly number[], ready: readonly RunningSequence[]): void {
     try {
       this.#head.sample(this.#weights, this.#transformer.states, stateRows, rows, ready);
     } catch (error) {
@@ -265,7 +265,7 @@ export class Generator {
   }
 
   /** Fills the transformer's inputs with the group's scheduled tokens. */
-  #describe(group: readonly Sequence[]): number {
+  #describe(group: readonly RunningSequence[]): number {
     const { ids, sequences, positions, blockTable, blocksPerSequence } = this.#transformer;
     let token = 0;
     for (let index = 0; index < group.length; index++) {
@@ -284,7 +284,7 @@ export class Generator {
   }
 
   /** Log-probs of the prompt tokens that this step's states of the sequence, from `row` on, predict. */
-  #scorePrompt(sequence: Sequence, row: number, stateRows: number): void {
+  #scorePrompt(sequence: RunningSequence, row: number, stateRows: number): void {
     const start = sequence.path!.length;
     const from = Math.max(sequence.scored, start + 1);
     const to = Math.min(sequence.promptTokens, start + sequence.scheduled + 1);
@@ -297,7 +297,7 @@ export class Generator {
     sequence.scored = to;
   }
 
-  #countWritten(sequence: Sequence): void {
+  #countWritten(sequence: RunningSequence): void {
     const start = sequence.path!.length;
     this.#counts.computedPromptTokens += Math.max(
       0,
@@ -306,7 +306,7 @@ export class Generator {
   }
 
   /** A sampled token, and whether the reply ends with it. */
-  #take(sequence: Sequence, id: number, logprob: number): void {
+  #take(sequence: RunningSequence, id: number, logprob: number): void {
     const { versions } = sequence;
     const version = this.#versions.get(sequence.adapter)!;
     if (versions[versions.length - 1]?.version !== version) {
@@ -323,7 +323,7 @@ export class Generator {
     else if (sequence.length >= sequence.limit) this.#finish(sequence, 'length');
   }
 
-  #finish(sequence: Sequence, finish: GenerateResult['finish']): void {
+  #finish(sequence: RunningSequence, finish: GenerateResult['finish']): void {
     this.#remove(sequence);
     const reply = replyTokens(sequence);
     const cachedTokens = Math.max(0, sequence.cachedTokens);
@@ -342,7 +342,7 @@ export class Generator {
     });
   }
 
-  #fail(sequence: Sequence, error: unknown): void {
+  #fail(sequence: RunningSequence, error: unknown): void {
     if (!this.#sequences.has(sequence.key)) return;
     this.#remove(sequence);
     this.#news.failed.push({
@@ -356,7 +356,7 @@ export class Generator {
     this.#version = version;
   }
 
-  #remove(sequence: Sequence): void {
+  #remove(sequence: RunningSequence): void {
     this.#scheduler.remove(sequence);
     this.#sequences.delete(sequence.key);
   }

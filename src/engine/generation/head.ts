@@ -2,7 +2,7 @@
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { PackedWeights } from './packed-weights.ts';
-import { replyTokens, type Sequence } from './sequence.ts';
+import { type RunningSequence, replyTokens } from './sequence.ts';
 
 /** Most bytes of logits held at once; rows are computed in as many parts as that takes. */
 const LOGITS_BYTES = 32 << 20;
@@ -69,7 +69,7 @@ export class Head {
     states: Pointer,
     stateRows: number,
     rows: readonly number[],
-    sequences: readonly Sequence[],
+    sequences: readonly RunningSequence[],
   ): void {
     for (let from = 0; from < rows.length; from += this.#partRows) {
       const count = Math.min(this.#partRows, rows.length - from);
@@ -164,7 +164,7 @@ export class Head {
   }
 
   /** Penalizes the logits in place and returns where they lie as they were. */
-  #penalize(sequences: readonly Sequence[], from: number, rows: number): Pointer {
+  #penalize(sequences: readonly RunningSequence[], from: number, rows: number): Pointer {
     const kernels = this.#kernels;
     const { vocabulary } = this.#config;
     if (this.#untouched === 0) {

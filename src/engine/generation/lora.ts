@@ -23,10 +23,10 @@ const MODULES = {
   down: 'mlp.down_proj',
 } as const;
 
-export type LoraLayer = Partial<Record<keyof typeof MODULES, LoraModule>>;
+export type LayerAdapters = Partial<Record<keyof typeof MODULES, LoraModule>>;
 
 export interface LoraWeights {
-  readonly layers: readonly LoraLayer[];
+  readonly layers: readonly LayerAdapters[];
   free(): void;
 }
 
@@ -66,10 +66,10 @@ export function loadLora(kernels: Kernels, config: ModelConfig, directory: strin
   };
   try {
     const layers = Array.from({ length: config.layers }, (_, layer) => {
-      const modules: LoraLayer = {};
+      const modules: LayerAdapters = {};
       for (const [key, name] of Object.entries(MODULES)) {
         const module = load(`model.layers.${layer}.${name}`);
-        if (module) modules[key as keyof LoraLayer] = module;
+        if (module) modules[key as keyof LayerAdapters] = module;
       }
       return modules;
     });

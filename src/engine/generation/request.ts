@@ -13,14 +13,14 @@ export interface PlainRequest {
   readonly streams: boolean;
 }
 
-export interface RequestLimits {
+export interface EngineBounds {
   readonly vocabulary: number;
   readonly contextTokens: number;
   readonly adapters: ReadonlySet<string>;
 }
 
 /** Throws an `EngineError` that names the field and its value, before anything of the request runs. */
-export function checkRequest(request: PlainRequest, limits: RequestLimits): void {
+export function checkRequest(request: PlainRequest, limits: EngineBounds): void {
   const refuse = (field: string, value: unknown, right: string) => {
     throw new EngineError(`request ${JSON.stringify(request.id)}: ${field} is ${show(value)}; ${right}`);
   };
@@ -40,7 +40,7 @@ export function checkRequest(request: PlainRequest, limits: RequestLimits): void
 
 type Refuse = (field: string, value: unknown, right: string) => void;
 
-function checkPrompt(prompt: Int32Array, limits: RequestLimits, refuse: Refuse): void {
+function checkPrompt(prompt: Int32Array, limits: EngineBounds, refuse: Refuse): void {
   if (!(prompt instanceof Int32Array)) refuse('prompt', typeof prompt, 'an Int32Array is needed');
   if (prompt.length === 0) refuse('prompt', 'empty', 'at least one id is needed');
   if (prompt.length >= limits.contextTokens) {

@@ -5,7 +5,7 @@
  * K/V again.
  */
 import type { PrefixCache } from './prefix-cache.ts';
-import { pendingTokens, type Sequence } from './sequence.ts';
+import { pendingTokens, type RunningSequence } from './sequence.ts';
 
 export interface SchedulerOptions {
   /** Most requests that run at once. */
@@ -19,28 +19,28 @@ export class Scheduler {
   readonly #cache: PrefixCache;
   readonly #options: SchedulerOptions;
   /** Both in line order: higher priority first, then earlier arrival. */
-  readonly #waiting: Sequence[] = [];
-  readonly #running: Sequence[] = [];
-  readonly #step: Sequence[] = [];
+  readonly #waiting: RunningSequence[] = [];
+  readonly #running: RunningSequence[] = [];
+  readonly #step: RunningSequence[] = [];
 
   constructor(cache: PrefixCache, options: SchedulerOptions) {
     this.#cache = cache;
     this.#options = options;
   }
 
-  get running(): readonly Sequence[] {
+  get running(): readonly RunningSequence[] {
     return this.#running;
   }
 
-  get waiting(): readonly Sequence[] {
+  get waiting(): readonly RunningSequence[] {
     return this.#waiting;
   }
 
-  add(sequence: Sequence): void {
+  add(sequence: RunningSequence): void {
     insertInLine(this.#waiting, sequence);
   }
 
-  remove(sequence: Sequence): void {
+  remove(sequence: RunningSequence): void {
     if (sequence.path) this.#cache.release(sequence.path);
     sequence.path = undefined;
     const line = this.#running.includes(sequence) ? this.#running : this.#waiting;
@@ -56,7 +56,7 @@ export class Scheduler {
   }
 
   /** The sequences of the next step, with `scheduled` tokens each and blocks reserved for them. */
-  plan(): readonly Sequence[] {
+  plan(): readonly RunningSequence[] {
     const { stepTokens } = this.#options;
     const preemptions = this.preemptions;
     let left = stepTokens;
@@ -78,7 +78,7 @@ export class Scheduler {
     return this.#step;
   }
 
-  #scheduleChunk(sequence: Sequence, most: number): number {
+  #scheduleChunk(sequence: RunningSequence, most: number): number {
     const wanted = Math.min(pendingTokens(sequence), most);
     this.#cache.reserve(sequence.path!, wanted);
     const room = this.#cache.room(sequence.path!);
@@ -88,7 +88,7 @@ export class Scheduler {
   }
 
   /** Reserves, taking blocks from the end of the line; false when `sequence` itself was the end. */
-  #makeRoom(sequence: Sequence, count: number): boolean {
+  #makeRoom(sequence: RunningSequence, count: number): boolean {
     while (!this.#cache.reserve(sequence.path!, count)) {
       const last = this.#running[this.#running.length - 1]!;
       this.#retreat(last);
@@ -98,7 +98,7 @@ export class Scheduler {
     return true;
   }
 
-  #retreat(sequence: Sequence): void {
+  #retreat(sequence: RunningSequence): void {
     this.#cache.release(sequence.path!);
     sequence.path = undefined;
     sequence.scheduled = 0;
@@ -137,7 +137,7 @@ export class Scheduler {
    * Whether a running request is computing at least a block that this one would compute too: attempts at one
    * prompt that arrive together wait a step for the first, rather than each computing it.
    */
-  #computedSoon(sequence: Sequence, cached: number): boolean {
+  #computedSoon(sequence: RunningSequence, cached: number): boolean {
     const limit = matchLimit(sequence);
     const worth = cached + this.#cache.blockTokens;
     if (limit < worth) return false;
@@ -152,18 +152,18 @@ export class Scheduler {
 }
 
 /** The last token is always computed, for its logits; of a prompt to be scored, all that is not yet scored. */
-function matchLimit(sequence: Sequence): number {
+function matchLimit(sequence: RunningSequence): number {
   const known = sequence.length - 1;
   if (!sequence.promptLogprobs || sequence.scored >= sequence.promptTokens) return known;
   return Math.min(known, Math.max(0, sequence.scored - 1));
 }
 
-function insertInLine(line: Sequence[], sequence: Sequence): void {
+function insertInLine(line: RunningSequence[], sequence: RunningSequence): void {
   let index = line.length;
   while (index > 0 && isBefore(sequence, line[index - 1]!)) index--;
   line.splice(index, 0, sequence);
 }
 
-function isBefore(a: Sequence, b: Sequence): boolean {
+function isBefore(a: RunningSequence, b: RunningSequence): boolean {
   return a.priority === b.priority ? a.order < b.order : a.priority > b.priority;
 }

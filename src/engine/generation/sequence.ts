@@ -5,7 +5,7 @@ import type { PlainRequest } from './request.ts';
 import type { StopStrings } from './stop-strings.ts';
 
 /** A request as the engine runs it: its prompt and, behind it, what has been sampled so far. */
-export interface Sequence {
+export interface RunningSequence {
   /** Names the request between threads. */
   readonly key: number;
   /** Order of arrival, kept through preemption. */
@@ -47,7 +47,7 @@ export function createSequence(
   request: PlainRequest,
   stopStrings: StopStrings | undefined,
   contextTokens: number,
-): Sequence {
+): RunningSequence {
   const { prompt, sampling } = request;
   const limit = Math.min(contextTokens, prompt.length + sampling.maxTokens);
   const capacity = Math.min(limit, prompt.length + 256);
@@ -85,15 +85,15 @@ function countOccurrences(prompt: Int32Array, sampling: SamplingParams): Map<num
 }
 
 /** Tokens whose K/V must be written before the next token can be sampled. */
-export function pendingTokens(sequence: Sequence): number {
+export function pendingTokens(sequence: RunningSequence): number {
   return sequence.length - (sequence.path?.length ?? 0);
 }
 
-export function replyTokens(sequence: Sequence): number {
+export function replyTokens(sequence: RunningSequence): number {
   return sequence.length - sequence.promptTokens;
 }
 
-export function appendToken(sequence: Sequence, id: number, logprob: number): void {
+export function appendToken(sequence: RunningSequence, id: number, logprob: number): void {
   if (sequence.length === sequence.ids.length) {
     const capacity = Math.min(sequence.limit, Math.max(64, sequence.length * 2));
     sequence.ids = widened(sequence.ids, new Int32Array(capacity));

@@ -4,7 +4,7 @@
  */
 import type { CacheCall, Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
-import type { LoraLayer, LoraModule, LoraWeights } from './lora.ts';
+import type { LayerAdapters, LoraModule, LoraWeights } from './lora.ts';
 import type { PackedLayer, PackedWeights } from './packed-weights.ts';
 
 export interface TransformerOptions {
@@ -136,7 +136,7 @@ export class Transformer {
     for (const call of [cacheWrite, cacheAttention]) call.tokens = tokens;
   }
 
-  #attention(packed: PackedLayer, layer: number, tokens: number, lora?: LoraLayer): void {
+  #attention(packed: PackedLayer, layer: number, tokens: number, lora?: LayerAdapters): void {
     const kernels = this.#kernels;
     const { qkv, qNorm, kNorm, rope, cacheWrite, cacheAttention, output } = this.#calls;
     qkv.packed = packed.qkv;
@@ -163,7 +163,7 @@ export class Transformer {
     if (lora) this.#addLora(lora.output, output.x, output.y, tokens, output.n);
   }
 
-  #feedForward(packed: PackedLayer, tokens: number, lora?: LoraLayer): void {
+  #feedForward(packed: PackedLayer, tokens: number, lora?: LayerAdapters): void {
     const kernels = this.#kernels;
     const { gateUp, activate, down } = this.#calls;
     gateUp.packed = packed.gateUp;

@@ -1,13 +1,13 @@
 /** The decoder as a computation on a tape: token ids in, the last layer's states out. */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type {
+  Activation,
   HeadLayout,
   LinearLayer,
   LoraLayer,
   RopeTable,
   RowLayout,
   Tape,
-  Tensor,
 } from '../training/tape.ts';
 import type { ModelConfig } from './config.ts';
 import { PackedMatrix, type Parameter, type ParameterStore } from './parameters.ts';
@@ -63,12 +63,12 @@ export class Decoder {
   }
 
   /** States of the last layer, before the final norm. */
-  forward(tape: Tape, tokens: PackedTokens, recompute: boolean, checkpoint: () => void): Tensor {
+  forward(tape: Tape, tokens: PackedTokens, recompute: boolean, checkpoint: () => void): Activation {
     const rope = this.#rope.upTo(this.config.contextTokens, tokens);
     let states = tape.embed(this.embedding, tokens.ids, tokens.count);
     for (const layer of this.#layers) {
       checkpoint();
-      const run = (on: Tape, x: Tensor) => this.#runLayer(on, layer, x, tokens, rope);
+      const run = (on: Tape, x: Activation) => this.#runLayer(on, layer, x, tokens, rope);
       states = recompute ? tape.recomputed(states, run) : run(tape, states);
     }
     return states;
@@ -79,7 +79,13 @@ export class Decoder {
     this.#rope.close();
   }
 
-  #runLayer(tape: Tape, layer: DecoderLayer, x: Tensor, tokens: PackedTokens, rope: RopeTable): Tensor {
+  #runLayer(
+    tape: Tape,
+    layer: DecoderLayer,
+    x: Activation,
+    tokens: PackedTokens,
+    rope: RopeTable,
+  ): Activation {
     const { normEpsilon } = this.config;
     const layout: HeadLayout = this.config;
     const normed = tape.norm(tape.share(x), layer.inputNorm, normEpsilon);

@@ -6,11 +6,11 @@ import { ConfigError } from '../../errors.ts';
 import { createModel, randomWeight } from './create.ts';
 import {
   FileSet,
+  type NamedTensor,
   readModelConfig,
   readTensors,
   readWeightPrecisions,
   readWeights,
-  type Tensor,
 } from './files.ts';
 import { inspectModel } from './inspect.ts';
 import { activationBytes, checkMemory, trainerBytes } from './memory.ts';
@@ -34,7 +34,7 @@ function load(folder: string): Map<string, Float32Array> {
 }
 
 /** A copy of the Qwen3 golden whose tensors were changed. */
-function changed(change: (tensors: Tensor[]) => Tensor[]): string {
+function changed(change: (tensors: NamedTensor[]) => NamedTensor[]): string {
   cpSync(join(GOLDEN, 'qwen3'), directory, { recursive: true });
   const files = new FileSet(directory);
   files.tensors('model.safetensors', change(readTensors(join(directory, 'model.safetensors')).tensors));

@@ -38,7 +38,7 @@ export const TOKENIZER_FILES = [
 
 const CHUNK_BYTES = 4 << 20;
 
-export interface Tensor {
+export interface NamedTensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly data: Float32Array;
@@ -211,7 +211,10 @@ export function weightFiles(directory: string): string[] {
 }
 
 /** Reads a small safetensors file whole (adapters, value heads, optimizer state). */
-export function readTensors(path: string): { tensors: Tensor[]; metadata: Readonly<Record<string, string>> } {
+export function readTensors(path: string): {
+  tensors: NamedTensor[];
+  metadata: Readonly<Record<string, string>>;
+} {
   const file = new SafetensorsFile(path);
   try {
     const tensors = [...file.header.entries.values()].map((entry) => {
@@ -240,7 +243,7 @@ export class FileSet {
 
   tensors(
     name: string,
-    tensors: readonly Tensor[],
+    tensors: readonly NamedTensor[],
     metadata: Readonly<Record<string, string>> = { format: 'pt' },
   ): void {
     const parts = tensors.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength));

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { createRandom, hashSeed } from '../../lib/random.ts';
 import type { ModelConfig } from '../model/config.ts';
-import { readJson, readTensors, type Tensor } from '../model/files.ts';
+import { type NamedTensor, readJson, readTensors } from '../model/files.ts';
 import { type WeightSpec, weightSpecs } from '../model/weights.ts';
 
 export interface LoraOptions {
@@ -103,7 +103,7 @@ export const peftName = (name: string) => `${PEFT_PREFIX}${name}`;
 export function readAdapter(
   directory: string,
   config: ModelConfig,
-): { options: LoraOptions; tensors: ReadonlyMap<string, Tensor> } {
+): { options: LoraOptions; tensors: ReadonlyMap<string, NamedTensor> } {
   const file = join(directory, 'adapter_config.json');
   const json = readJson(file) as Record<string, unknown>;
   if (json.peft_type !== 'LORA') {
@@ -131,7 +131,7 @@ export function readAdapter(
   const options = { rank: Number(json.r), alpha: Number(json.lora_alpha), targets: targets.map(String) };
   const path = join(directory, 'adapter_model.safetensors');
   if (!existsSync(path)) throw new ConfigError(`${path}: no such file`);
-  const tensors = new Map<string, Tensor>();
+  const tensors = new Map<string, NamedTensor>();
   for (const tensor of readTensors(path).tensors) {
     tensors.set(
       tensor.name.startsWith(PEFT_PREFIX) ? tensor.name.slice(PEFT_PREFIX.length) : tensor.name,
@@ -145,7 +145,7 @@ export function readAdapter(
 function checkAdapter(
   path: string,
   specs: readonly WeightSpec[],
-  tensors: ReadonlyMap<string, Tensor>,
+  tensors: ReadonlyMap<string, NamedTensor>,
 ): void {
   for (const { name, shape } of specs) {
     const tensor = tensors.get(name);

@@ -6,7 +6,7 @@ import type { Gradients, Output } from '../../training/trainer.ts';
 import type { Pointer } from '../kernels/kernels.ts';
 import type { Decoder } from '../model/decoder.ts';
 import type { PackedMatrix, Parameter } from '../model/parameters.ts';
-import type { Tape, Tensor } from './tape.ts';
+import type { Activation, Tape } from './tape.ts';
 
 const LOGITS_PER_CHUNK = 1 << 21;
 const FEWEST_CHUNK_ROWS = 32;
@@ -35,7 +35,7 @@ export function runHead(
   tape: Tape,
   decoder: Decoder,
   valueHead: ValueHead | undefined,
-  states: Tensor,
+  states: Activation,
   targets: PackedTargets,
   options: { readonly temperature: number; readonly outputs: readonly Output[] },
 ): HeadPass {

@@ -11,7 +11,7 @@ import type { PackedMatrix, Parameter } from '../model/parameters.ts';
 import type { ArenaScope } from './arena.ts';
 
 /** A [rows, columns] matrix of activations. */
-export interface Tensor {
+export interface Activation {
   at: Pointer;
   readonly rows: number;
   readonly columns: number;
@@ -69,13 +69,13 @@ export class Tape {
   }
 
   /** A second use of a tensor. */
-  share(x: Tensor): Tensor {
+  share(x: Activation): Activation {
     x.holders++;
     return x;
   }
 
   /** One use fewer; the last frees the memory. */
-  drop(x: Tensor): void {
+  drop(x: Activation): void {
     if (--x.holders === 0 && x.at) {
       this.#arena.giveBack(x.at);
       x.at = 0;
@@ -90,7 +90,7 @@ export class Tape {
     this.#arena.giveBack(at);
   }
 
-  tensor(rows: number, columns: number, trained: boolean): Tensor {
+  tensor(rows: number, columns: number, trained: boolean): Activation {
     return { at: this.#arena.take(rows * columns), rows, columns, gradient: 0, trained, holders: 1 };
   }
 
@@ -100,7 +100,7 @@ export class Tape {
   }
 
   /** out[i] = table[ids[i]] */
-  embed(table: Parameter, ids: Pointer, count: number): Tensor {
+  embed(table: Parameter, ids: Pointer, count: number): Activation {
     const { store, spec, offset } = table;
     const [rows, width] = spec.shape as readonly [number, number];
     const out = this.tensor(count, width, store.trained);
@@ -113,7 +113,7 @@ export class Tape {
   }
 
   /** out[i] = x[indices[i]] */
-  select(x: Tensor, indices: Pointer, count: number): Tensor {
+  select(x: Activation, indices: Pointer, count: number): Activation {
     const { rows, columns: width } = x;
     const out = this.tensor(count, width, x.trained);
     this.kernels.gather({ table: x.at, rows, width, ids: indices, count, out: out.at });
@@ -128,7 +128,7 @@ export class Tape {
   }
 
   /** x·Wᵀ + b, or `residual` + that. */
-  linear(x: Tensor, layer: LinearLayer, residual?: Tensor): Tensor {
+  linear(x: Activation, layer: LinearLayer, residual?: Activation): Activation {
     const { matrix, bias, lora } = layer;
     const { rows: m } = x;
     const { rows: n, columns: k } = matrix;
@@ -171,7 +171,7 @@ export class Tape {
   }
 
   /** out = x / rms(x) · weight, per row. */
-  norm(x: Tensor, weight: Parameter, epsilon: number): Tensor {
+  norm(x: Activation, weight: Parameter, epsilon: number): Activation {
     const { rows, columns: width } = x;
     const { store, offset } = weight;
     const out = this.tensor(rows, width, x.trained || store.trained);
@@ -202,7 +202,13 @@ export class Tape {
   }
 
   /** The q and k heads of a fused projection, each normed over its own width. */
-  headNorm(qkv: Tensor, query: Parameter, key: Parameter, layout: HeadLayout, epsilon: number): Tensor {
+  headNorm(
+    qkv: Activation,
+    query: Parameter,
+    key: Parameter,
+    layout: HeadLayout,
+    epsilon: number,
+  ): Activation {
     const { heads, kvHeads, headSize: width } = layout;
     const { rows, columns: stride } = qkv;
     const out = this.tensor(rows, (heads + kvHeads) * width, qkv.trained || query.store.trained);
@@ -254,7 +260,7 @@ export class Tape {
   }
 
   /** Rotates the q and k heads at the beginning of each row in place. */
-  rotate(qk: Tensor, layout: HeadLayout, positions: Pointer, table: RopeTable): Tensor {
+  rotate(qk: Activation, layout: HeadLayout, positions: Pointer, table: RopeTable): Activation {
     const turn = (x: Pointer, inverse: boolean) =>
       this.kernels.rope({
         x,
@@ -274,7 +280,7 @@ export class Tape {
   }
 
   /** Causal attention; q and k are at the beginning of each row of `qk`, v at the end of each row of `values`. */
-  attention(qk: Tensor, values: Tensor, layout: HeadLayout, rowLayout: RowLayout): Tensor {
+  attention(qk: Activation, values: Activation, layout: HeadLayout, rowLayout: RowLayout): Activation {
     const { heads, kvHeads, headSize } = layout;
     const { rows: tokens } = qk;
     const out = this.tensor(tokens, heads * headSize, qk.trained || values.trained);
@@ -315,7 +321,7 @@ export class Tape {
   }
 
   /** silu(gate)·up of a fused gate | up projection. */
-  swiglu(gateUp: Tensor): Tensor {
+  swiglu(gateUp: Activation): Activation {
     const { rows, columns: stride } = gateUp;
     const width = stride / 2;
     const out = this.tensor(rows, width, gateUp.trained);
@@ -333,14 +339,14 @@ export class Tape {
   }
 
   /** Runs `compute` without keeping its activations; the backward computes them again. */
-  recomputed(x: Tensor, compute: (tape: Tape, x: Tensor) => Tensor): Tensor {
+  recomputed(x: Activation, compute: (tape: Tape, x: Activation) => Activation): Activation {
     if (!this.recording) return compute(this, x);
     const quiet = new Tape(this.kernels, this.#arena, false);
     const out = compute(quiet, this.share(x));
     this.#note(out, [x], (gradient) => {
       const replay = new Tape(this.kernels, this.#arena, true);
       // Held once more than it is used, so that the value outlives the replay and is dropped by this note.
-      const again: Tensor = { ...x, gradient: 0, holders: 2 };
+      const again: Activation = { ...x, gradient: 0, holders: 2 };
       const outAgain = compute(replay, again);
       outAgain.gradient = gradient;
       replay.drop(outAgain);
@@ -351,7 +357,7 @@ export class Tape {
   }
 
   /** Adds `gradient`, which it owns from now on, to what has flowed back to `x`. */
-  #handOver(gradient: Pointer, x: Tensor): void {
+  #handOver(gradient: Pointer, x: Activation): void {
     if (x.gradient === 0) x.gradient = gradient;
     else {
       this.kernels.add({ a: x.gradient, b: gradient, out: x.gradient, count: x.rows * x.columns });
@@ -359,20 +365,20 @@ export class Tape {
     }
   }
 
-  #gradient(x: Tensor): { at: Pointer; accumulate: boolean } {
+  #gradient(x: Activation): { at: Pointer; accumulate: boolean } {
     if (x.gradient) return { at: x.gradient, accumulate: true };
     x.gradient = this.#arena.take(x.rows * x.columns);
     return { at: x.gradient, accumulate: false };
   }
 
-  #zeroGradient(x: Tensor): Pointer {
+  #zeroGradient(x: Activation): Pointer {
     const { at, accumulate } = this.#gradient(x);
     if (!accumulate) this.kernels.fill({ x: at, value: 0, count: x.rows * x.columns });
     return at;
   }
 
   /** A tensor that begins as `residual`: its own memory where nobody else needs it, else a copy. */
-  #continued(residual: Tensor, trained: boolean): Tensor {
+  #continued(residual: Activation, trained: boolean): Activation {
     const { rows, columns } = residual;
     if (residual.holders === 1) {
       const { at } = residual;
@@ -390,7 +396,7 @@ export class Tape {
    * Notes how `out`'s gradient flows back, holding `needed` until then; without a recording tape, or with nothing to
    * train, `needed` are dropped at once. `flow` owns the gradient it is given.
    */
-  #note(out: Tensor, needed: readonly Tensor[], flow: (gradient: Pointer) => void): boolean {
+  #note(out: Activation, needed: readonly Activation[], flow: (gradient: Pointer) => void): boolean {
     const keeps = this.recording && out.trained;
     const consumed = needed.filter((tensor) => tensor !== out);
     if (!keeps) {
@@ -407,7 +413,7 @@ export class Tape {
   }
 
   /** Adds the low-rank terms to `out` and returns scale · x·Aᵀ, [rows, parts · rank]. */
-  #loraForward(x: Tensor, lora: LoraLayer, out: Tensor): Pointer {
+  #loraForward(x: Activation, lora: LoraLayer, out: Activation): Pointer {
     const { rank, scale, a, parts } = lora;
     const { rows: m } = x;
     const low = this.#arena.take(m * a.rows);
@@ -429,7 +435,7 @@ export class Tape {
     return low;
   }
 
-  #loraBackward(x: Tensor, lora: LoraLayer, low: Pointer, dy: Pointer, dyStride: number): void {
+  #loraBackward(x: Activation, lora: LoraLayer, low: Pointer, dy: Pointer, dyStride: number): void {
     const { rank, scale, a, parts } = lora;
     const { rows: m } = x;
     const dlow = this.#arena.take(m * a.rows);

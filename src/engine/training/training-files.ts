@@ -7,7 +7,14 @@ import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
-import { FileSet, readJson, readTensors, readWeights, type Tensor, TOKENIZER_FILES } from '../model/files.ts';
+import {
+  FileSet,
+  type NamedTensor,
+  readJson,
+  readTensors,
+  readWeights,
+  TOKENIZER_FILES,
+} from '../model/files.ts';
 import type { ParameterStore } from '../model/parameters.ts';
 import { type WeightSpec, weightSpecs } from '../model/weights.ts';
 import { LORA_TARGETS, type LoraOptions, loraSpecs, peftConfigJson, peftName, readAdapter } from './lora.ts';
@@ -111,12 +118,12 @@ function loadAdapter(directory: string, config: ModelConfig, lora: LoraOptions, 
   for (const [name, { data }] of adapter.tensors) store.value(store.get(name)).set(data);
 }
 
-function tensorOf(store: ParameterStore, { name, shape }: WeightSpec): Tensor {
+function tensorOf(store: ParameterStore, { name, shape }: WeightSpec): NamedTensor {
   return { name, shape, data: store.value(store.get(name)) };
 }
 
 /** Views of both moments of everything trained. */
-function moments({ kernels, trained }: TrainingState): Tensor[] {
+function moments({ kernels, trained }: TrainingState): NamedTensor[] {
   return trained.flatMap((store) =>
     [...store.all()].flatMap(({ spec, offset, elements }) =>
       (['moment1', 'moment2'] as const).map((moment) => ({
@@ -128,7 +135,7 @@ function moments({ kernels, trained }: TrainingState): Tensor[] {
   );
 }
 
-function copyTensors(path: string, from: readonly Tensor[], to: readonly Tensor[]): void {
+function copyTensors(path: string, from: readonly NamedTensor[], to: readonly NamedTensor[]): void {
   const given = new Map(from.map((tensor) => [tensor.name, tensor]));
   for (const { name, shape, data } of to) {
     const tensor = given.get(name);

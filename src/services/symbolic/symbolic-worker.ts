@@ -1,6 +1,8 @@
 /** The algebra system, in a thread of its own: it takes half a second to load and has no time limits. */
+
 import { parentPort } from 'node:worker_threads';
 import { ComputeEngine, type Expression, isFunction, isSymbol } from '@cortex-js/compute-engine';
+import { messageOf } from '../../lib/error-message.ts';
 import { createRandom } from '../../lib/random.ts';
 import { toLatex } from './notation.ts';
 import type { Computation, Question } from './symbolic.ts';
@@ -13,7 +15,7 @@ parentPort!.on('message', (question: Question) => {
     const value = question.kind === 'same' ? isSame(question.answer, question.truth) : compute(question);
     parentPort!.postMessage({ value });
   } catch (cause) {
-    parentPort!.postMessage({ error: cause instanceof Error ? cause.message : String(cause) });
+    parentPort!.postMessage({ error: messageOf(cause) });
   } finally {
     engine.popScope();
   }
