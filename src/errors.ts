@@ -25,7 +25,21 @@ export class ToolError extends RollcallError {}
 export class RewardError extends RollcallError {}
 
 /** An inference server failed or is gone. */
-export class EngineError extends RollcallError {}
+export class EngineError extends RollcallError {
+  /**
+   * `failed`: another try, or another server, may answer. `busy`: the server has no room now, and is otherwise sound.
+   * `refused`: the request is wrong, and every server would say so.
+   */
+  readonly reason: 'failed' | 'busy' | 'refused';
+
+  constructor(
+    message: string,
+    { reason = 'failed', ...options }: ErrorOptions & { readonly reason?: EngineError['reason'] } = {},
+  ) {
+    super(message, options);
+    this.reason = reason;
+  }
+}
 
 /** A trainer failed, or refused what it was asked. */
 export class TrainerError extends RollcallError {}

@@ -306,7 +306,11 @@ class Life<T> {
     } catch (error) {
       if (error instanceof EngineError) this.#serverFailure = messageOf(error);
       this.#controller.signal.throwIfAborted();
-      return this.#stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
+      return this.#stop({
+        kind: 'failed',
+        boundary: isRefusal(error) ? 'agent' : 'infrastructure',
+        message: messageOf(error),
+      });
     } finally {
       this.#asking--;
       this.#usedTokens -= unused;
@@ -451,10 +455,19 @@ function tooMany(call: ToolCall, limit: number): ToolRun {
   };
 }
 
+/** What was asked is wrong, as every server would say: that is the program's fault, and no server's. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof ConfigError || (error instanceof EngineError && error.reason === 'refused');
+}
+
 /** What an agent threw, by the boundary that was crossed. */
 function endOf(error: unknown): End {
   const boundary =
-    error instanceof EngineError ? 'infrastructure' : error instanceof ToolError ? 'environment' : 'agent';
+    error instanceof EngineError && !isRefusal(error)
+      ? 'infrastructure'
+      : error instanceof ToolError
+        ? 'environment'
+        : 'agent';
   const end: End = { kind: 'failed', boundary, message: messageOf(error) };
   causes.set(end, error);
   return end;

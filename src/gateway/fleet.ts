@@ -1,6 +1,6 @@
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GenerateResult, InferenceServer, WeightUpdate } from '../inference/server.ts';
-import type { Clock } from '../lib/clock.ts';
+import { type Clock, sleep } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
 import { createMember, type Member } from './member.ts';
@@ -8,6 +8,9 @@ import { createMember, type Member } from './member.ts';
 interface FleetOptions {
   /** What happens to requests that run while weights are sent. */
   readonly whileUpdating: 'abort' | 'wait' | 'keep' | undefined;
+  /** How long a server may take to come back when none answers. */
+  readonly restartMs: number;
+  readonly signal: AbortSignal | undefined;
   readonly clock: Clock;
   readonly log: (line: string) => void;
   onLost(member: Member): void;
@@ -15,6 +18,7 @@ interface FleetOptions {
 }
 
 const READY_MS = 5000;
+const RESTART_POLL_MS = 1000;
 
 /** The servers of a gateway: which answer, which are out and why, and which weights they have. */
 export class Fleet {
@@ -23,6 +27,8 @@ export class Fleet {
   /** What a server that is back or new must have before it answers. */
   #weights: WeightUpdate | undefined;
   #recovering: Promise<void> | undefined;
+  /** When it was first seen that no server answers. */
+  #downSince: number | undefined;
   #named = 0;
 
   constructor(servers: readonly InferenceServer[], options: FleetOptions) {
@@ -121,16 +127,22 @@ export class Fleet {
         }
       }),
     );
+    if (this.up().length === 0 && this.#options.restartMs > 0) await this.untilOneIsUp();
     if (this.up().length > 0) return;
     throw new EngineError(`no server took version ${weights.version} of the weights: ${this.reasons()}`);
   }
 
-  /** None answers: those that are ready again get the newest weights and may. */
-  recover(): Promise<void> {
-    this.#recovering ??= this.#recover().finally(() => {
+  /**
+   * None answers: those that are ready again get the newest weights and may. Where none is, it waits as long as a start
+   * may take, which is counted from the moment the last one was gone.
+   */
+  async untilOneIsUp(signal?: AbortSignal): Promise<void> {
+    this.#recovering ??= this.#untilOneIsUp().finally(() => {
       this.#recovering = undefined;
     });
-    return this.#recovering;
+    const recovering = this.#recovering;
+    const limits = { milliseconds: Number.POSITIVE_INFINITY, clock: this.#options.clock, signal };
+    await withTimeLimit(() => recovering, limits);
   }
 
   /** Waiting for weights is not counted as a server's time to answer. */
@@ -151,11 +163,28 @@ export class Fleet {
     throw stale;
   }
 
+  async #untilOneIsUp(): Promise<void> {
+    const { clock, restartMs, log, signal } = this.#options;
+    if (this.#downSince === undefined && restartMs > 0) {
+      log(`no server answers; one that is back within ${restartMs / 1000} s gets the newest weights`);
+    }
+    this.#downSince ??= clock.now();
+    for (;;) {
+      await this.#recover();
+      if (this.up().length > 0) {
+        this.#downSince = undefined;
+        return;
+      }
+      if (clock.now() - this.#downSince >= restartMs) return;
+      await sleep(clock, RESTART_POLL_MS, signal);
+    }
+  }
+
   async #recover(): Promise<void> {
     await Promise.all(
       this.#members.map(async (member) => {
-        if (!(await this.isReady(member))) return;
-        if (this.#weights) await this.#send(member, this.#weights).catch(() => {});
+        if (member.leaving || !(await this.isReady(member))) return;
+        if (this.#weights) await this.#send(member, this.#weights).catch((error) => this.lose(member, error));
         else member.down = undefined;
       }),
     );
@@ -175,7 +204,9 @@ export class Fleet {
 
   async #deliver(member: Member, weights: WeightUpdate): Promise<void> {
     const { server } = member;
-    const { whileUpdating, log, onBack } = this.#options;
+    const { log, onBack } = this.#options;
+    // An adapter has another name for each version: requests in progress keep theirs.
+    const whileUpdating = weights.kind === 'lora' ? undefined : this.#options.whileUpdating;
     if (whileUpdating) await server.pause(whileUpdating);
     try {
       await server.update(weights);

@@ -30,6 +30,8 @@ export interface GatewayOptions extends Partial<RouteRules> {
   /** Wait before the second try; doubles each time. */
   readonly backoffMs?: number;
   readonly longestBackoffMs?: number;
+  /** How long requests and new weights wait for a server to come back when none answers; 0 gives up after `tries`. */
+  readonly restartSeconds?: number;
   /** A request that takes longer is tried elsewhere. */
   readonly secondsPerRequest?: number;
   /** What happens to requests that run while weights are sent. */
@@ -43,6 +45,8 @@ export interface GatewayOptions extends Partial<RouteRules> {
   readonly clock?: Clock;
   /** Told when a server is lost, is back, or is taken out. */
   readonly log?: (line: string) => void;
+  /** The run's: once it aborts, no server is waited for. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Several servers of one model, as one. */
@@ -59,6 +63,9 @@ interface Failure {
 /** Far more than run at once. */
 const REMEMBERED_TRAJECTORIES = 100_000;
 const READY_MS = 5000;
+/** How long a request may wait for servers whose queues are full, before that counts as a failed try. */
+const BUSY_MS = 600_000;
+const LONGEST_BUSY_MS = 2000;
 
 export class Gateway implements InferenceServer {
   readonly #fleet: Fleet;
@@ -92,8 +99,10 @@ export class Gateway implements InferenceServer {
     this.#clock = options.clock ?? realClock();
     this.#fleet = new Fleet(servers, {
       whileUpdating: this.#whileUpdating,
+      restartMs: 1000 * (options.restartSeconds ?? 0),
       clock: this.#clock,
       log: options.log ?? (() => {}),
+      signal: options.signal,
       onLost: (member) => {
         for (const [trajectory, home] of this.#home) if (home === member) this.#home.delete(trajectory);
         this.#admission?.lost(member);
@@ -111,7 +120,14 @@ export class Gateway implements InferenceServer {
   async generate(request: GenerateRequest): Promise<GenerateResult> {
     const failures: Failure[] = [];
     const asked = this.#clock.now();
+    let busyTries = 0;
+    let last: unknown;
     for (;;) {
+      if (this.#fleet.up().length === 0) {
+        await this.#fleet.untilOneIsUp(request.signal).catch((error: unknown) => {
+          throw gaveUp(request, failures.length, last ?? error);
+        });
+      }
       const failed = failures.map((failure) => failure.member);
       const member = this.#admission
         ? await this.#admitted(this.#admission, request, failed)
@@ -119,6 +135,7 @@ export class Gateway implements InferenceServer {
       member.requests++;
       const waitedMs = this.#clock.now() - asked;
       let reply: GenerateResult | undefined;
+      let wait: number;
       try {
         const sent = member.version;
         if (this.#whileUpdating === 'wait' && member.updating)
@@ -133,26 +150,24 @@ export class Gateway implements InferenceServer {
       } catch (error) {
         // An abort that the server did not even answer is the server's failure.
         if (request.signal?.aborted) throw error instanceof EngineError ? error : request.signal.reason;
-        if (error instanceof ConfigError) throw error; // wrong everywhere
-        member.failures++;
-        failures.push({ member, error });
-        if (this.#home.get(request.trajectory) === member) this.#home.delete(request.trajectory);
-        if (!(await this.#fleet.isReady(member))) this.#fleet.lose(member, error);
-        const spent = (this.#failures.get(request.trajectory) ?? 0) + 1;
-        remember(this.#failures, request.trajectory, spent);
-        if (failures.length >= this.#tries) throw gaveUp(request, failures);
-        if (spent >= this.#failuresPerTrajectory) throw gaveUp(request, failures, spent);
+        if (error instanceof ConfigError || isRefusal(error)) throw error; // wrong everywhere
+        last = error;
+        if (isBusy(error) && this.#clock.now() - asked < BUSY_MS) {
+          wait = Math.min(this.#backoffMs * 2 ** busyTries++, LONGEST_BUSY_MS);
+        } else {
+          failures.push({ member, error });
+          await this.#countFailure(request, failures);
+          wait = Math.min(this.#backoffMs * 2 ** (failures.length - 1), this.#longestBackoffMs);
+        }
       } finally {
         member.inFlight--;
         this.#admission?.leave(member, request, reply);
         if (this.#admission) void this.#report(member);
         this.#fleet.letGo(member);
       }
-      const wait = this.#backoffMs * 2 ** (failures.length - 1);
-      await sleep(this.#clock, Math.min(wait, this.#longestBackoffMs), request.signal).catch(() => {
-        throw gaveUp(request, failures);
+      await sleep(this.#clock, wait, request.signal).catch(() => {
+        throw gaveUp(request, failures.length, last);
       });
-      if (this.#fleet.up().length === 0) await this.#fleet.recover();
     }
   }
 
@@ -286,6 +301,18 @@ export class Gateway implements InferenceServer {
     return member;
   }
 
+  /** Throws when the request, or its trajectory, has failed too often. */
+  async #countFailure(request: GenerateRequest, failures: readonly Failure[]): Promise<void> {
+    const { member, error } = failures.at(-1)!;
+    member.failures++;
+    if (this.#home.get(request.trajectory) === member) this.#home.delete(request.trajectory);
+    if (!(await this.#fleet.isReady(member))) this.#fleet.lose(member, error);
+    const spent = (this.#failures.get(request.trajectory) ?? 0) + 1;
+    remember(this.#failures, request.trajectory, spent);
+    if (failures.length >= this.#tries) throw gaveUp(request, failures.length, error);
+    if (spent >= this.#failuresPerTrajectory) throw gaveUp(request, failures.length, error, spent);
+  }
+
   async #inTime({ name, server }: Member, request: GenerateRequest): Promise<GenerateResult> {
     const limit = new AbortController();
     const late = new EngineError(`${name} had no answer to ${request.id} in ${this.#requestMs} ms`);
@@ -307,11 +334,13 @@ function remember<V>(map: Map<string, V>, trajectory: string, value: V): void {
   if (map.size > REMEMBERED_TRAJECTORIES) map.delete(map.keys().next().value!);
 }
 
-function gaveUp(request: GenerateRequest, failures: readonly Failure[], ofTrajectory?: number): EngineError {
-  const last = failures.at(-1)!.error;
+const isBusy = (error: unknown) => error instanceof EngineError && error.reason === 'busy';
+const isRefusal = (error: unknown) => error instanceof EngineError && error.reason === 'refused';
+
+function gaveUp(request: GenerateRequest, tries: number, last: unknown, ofTrajectory?: number): EngineError {
   const before = ofTrajectory === undefined ? '' : `, ${ofTrajectory} of its trajectory`;
   return new EngineError(
-    `no server answered request ${request.id} in ${failures.length} tries${before}; last: ${messageOf(last)}`,
+    `no server answered request ${request.id} in ${tries} tries${before}; last: ${messageOf(last)}`,
     { cause: last },
   );
 }

@@ -253,3 +253,85 @@ test('weights for one server go one after another', async () => {
   await Promise.all([front.update(WEIGHTS(1)), front.update(WEIGHTS(2))]);
   expect({ most, updates }).toEqual({ most: 1, updates: [1, 2] });
 });
+
+test('the only server dies: requests and weights wait for its restart, and then go on with the newest', async () => {
+  const clock = virtualClock();
+  const only = mortal();
+  const log: string[] = [];
+  const front = gateway([only.server], { clock, restartSeconds: 300, log: (line) => log.push(line) });
+  await front.update(WEIGHTS(1));
+  only.kill();
+  clock.timer(40_000, () => only.restart());
+  const replies = Promise.all(['a', 'b'].map((name) => front.generate(request(name))));
+  for (const { versions } of await replies) expect(versions).toEqual([{ from: 0, version: 1 }]);
+  expect(only.updates).toEqual([1, 1]);
+  expect(log).toEqual([
+    'server 0 is out: ECONNREFUSED',
+    'no server answers; one that is back within 300 s gets the newest weights',
+    'server 0 is back, with version 1',
+  ]);
+
+  only.kill();
+  clock.timer(40_000, () => only.restart());
+  await front.update(WEIGHTS(2));
+  expect(only.updates).toEqual([1, 1, 2]);
+});
+
+test('a server that does not come back in the time a start may take is given up', async () => {
+  const clock = virtualClock();
+  const only = mortal();
+  const front = gateway([only.server], { clock, restartSeconds: 30 });
+  only.kill();
+  await expect(front.generate(request('a'))).rejects.toThrow(/no server answered request a.*ECONNREFUSED/);
+  expect(clock.now()).toBeGreaterThan(30_000);
+  expect(clock.now()).toBeLessThan(45_000);
+});
+
+test('a run that is stopped does not wait for a server to come back', async () => {
+  const clock = virtualClock();
+  const only = mortal();
+  const stop = new AbortController();
+  const front = gateway([only.server], { clock, restartSeconds: 300, signal: stop.signal });
+  only.kill();
+  clock.timer(5000, () => stop.abort(new Error('interrupted')));
+  await expect(front.update(WEIGHTS(1))).rejects.toThrow('interrupted');
+});
+
+test('a full queue is waited for without counting as a failure, and a request that is wrong is not tried again', async () => {
+  const clock = virtualClock();
+  let asked = 0;
+  const full = scriptedEngine({ tokenizer, clock, reply: () => 'ok' });
+  const server: InferenceServer = {
+    ...full,
+    generate: (given) => {
+      if (given.trajectory === 'wrong') {
+        asked++;
+        return Promise.reject(new EngineError('answered 400: Token id 996', { reason: 'refused' }));
+      }
+      if (clock.now() < 20_000) {
+        return Promise.reject(new EngineError('answered 503: queue is full', { reason: 'busy' }));
+      }
+      return full.generate(given);
+    },
+  };
+  const front = gateway([server], { clock });
+  expect((await front.generate(request('a'))).ids.length).toBeGreaterThan(0);
+  expect(front.status()[0]).toMatchObject({ failures: 0, down: undefined });
+  await expect(front.generate(request('wrong'))).rejects.toThrow('answered 400: Token id 996');
+  expect(asked).toBe(1);
+});
+
+test('an adapter is loaded without a pause, weights with one', async () => {
+  const engine = scriptedEngine({ tokenizer, reply: () => 'ok' });
+  const calls: string[] = [];
+  const server: InferenceServer = {
+    ...engine,
+    pause: async (mode) => void calls.push(`pause ${mode}`),
+    resume: async () => void calls.push('resume'),
+    update: async ({ kind }) => void calls.push(kind),
+  };
+  const front = gateway([server], { clock: virtualClock(), whileUpdating: 'abort' });
+  await front.update({ kind: 'lora', version: 1, name: 'policy@1', path: '/adapters/1' });
+  await front.update(WEIGHTS(2));
+  expect(calls).toEqual(['lora', 'pause abort', 'disk', 'resume']);
+});

@@ -7,6 +7,7 @@ import type { GenerateResult, InferenceServer, SamplingParams, ServerInfo } from
 export interface CheckedServer extends InferenceServer {
   readonly url: string;
   logprobs: ServerInfo['logprobs'];
+  logprobsAfterPenalties: boolean;
   tokenize(text: string): Promise<readonly number[] | undefined>;
 }
 
@@ -43,16 +44,17 @@ export async function checkServer(server: CheckedServer, expected: Expected): Pr
         'another tokenizer is served',
     );
   }
-  server.logprobs = await reportedLogprobs(server, expected.ids);
+  const difference = differencesOf(server, expected.ids);
+  server.logprobs = await reportedLogprobs(difference);
+  server.logprobsAfterPenalties = server.logprobs !== 'raw' && (await isAfterPenalties(difference));
   return server.info();
 }
 
-/**
- * Which distribution the reported log-probs are of: replies sampled hot, cold and with top-k 2 are scored
- * again, as prompts at temperature 1, where all kinds agree.
- */
-async function reportedLogprobs(server: CheckedServer, prompt: Int32Array): Promise<ServerInfo['logprobs']> {
-  const difference = async (id: string, sampling: Partial<SamplingParams>) => {
+/** Samples a reply, scores it again as a prompt at temperature 1, and gives the mean difference of its log-probs. */
+type Difference = (id: string, sampling: Partial<SamplingParams>) => Promise<number>;
+
+function differencesOf(server: CheckedServer, prompt: Int32Array): Difference {
+  return async (id, sampling) => {
     const call = { trajectory: `check/${id}`, images: [] };
     const reply = await server.generate({
       ...call,
@@ -69,11 +71,22 @@ async function reportedLogprobs(server: CheckedServer, prompt: Int32Array): Prom
     });
     return meanDifference(reply, scored.promptLogprobs!.subarray(prompt.length));
   };
+}
+
+/** Which distribution the reported log-probs are of: of replies sampled hot, cold and with top-k 2. */
+async function reportedLogprobs(difference: Difference): Promise<ServerInfo['logprobs']> {
   const hot = await difference('hot', { temperature: 2 });
   // Where a model is nearly indifferent, heat changes little and cold much; where it is sure, the reverse.
   if (hot < CLEARLY_DIFFERENT && (await difference('cold', { temperature: 0.05 })) < CLEARLY_DIFFERENT)
     return 'raw';
   return (await difference('top-k', { topK: 2 })) < CLEARLY_DIFFERENT ? 'temperature' : 'processed';
+}
+
+/** A model that is nearly indifferent moves little under a penalty, so what it moves is held against its noise. */
+async function isAfterPenalties(difference: Difference): Promise<boolean> {
+  const noise = await difference('plain', {});
+  const penalised = await difference('penalty', { repetitionPenalty: 2, presencePenalty: 2 });
+  return penalised > Math.max(1e-3, 3 * noise);
 }
 
 function meanDifference({ logprobs }: GenerateResult, again: Float32Array): number {
@@ -85,8 +98,9 @@ function meanDifference({ logprobs }: GenerateResult, again: Float32Array): numb
 /** The trainer computes log-probs after temperature and before truncation; others make ratios that are wrong. */
 export function checkLogprobs(
   info: ServerInfo,
-  { temperature, topP, topK, minP }: Pick<SamplingParams, 'temperature' | 'topP' | 'topK' | 'minP'>,
+  sampling: Omit<SamplingParams, 'maxTokens' | 'stopIds' | 'seed'>,
 ): void {
+  const { temperature, topP, topK, minP } = sampling;
   const start = 'with vLLM, start it with --logprobs-mode processed_logprobs';
   if (info.logprobs === 'raw' && temperature !== 1) {
     throw new ConfigError(
@@ -97,6 +111,14 @@ export function checkLogprobs(
   if (info.logprobs === 'processed' && (topP < 1 || topK > 0 || minP > 0)) {
     throw new ConfigError(
       `a server of ${info.model} reports log-probs after truncation, and top-p, top-k or min-p is on; sample without them`,
+    );
+  }
+  const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
+  const isPenalised = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
+  if (info.logprobsAfterPenalties && isPenalised) {
+    throw new ConfigError(
+      `a server of ${info.model} reports log-probs after penalties, and sampling.repetitionPenalty is ${repetitionPenalty}, ` +
+        `presencePenalty ${presencePenalty}, frequencyPenalty ${frequencyPenalty}; sample without them (1, 0 and 0)`,
     );
   }
 }

@@ -432,12 +432,17 @@ test('log-probs that the trainer cannot match are refused before the run', () =>
     version: 0,
     can: new Set<never>(),
   } as const;
-  const sampling = { temperature: 1, topP: 1, topK: -1, minP: 0 };
+  const sampling = PLAIN_SAMPLING;
   checkLogprobs({ ...info, logprobs: 'raw' }, sampling);
   expect(() => checkLogprobs({ ...info, logprobs: 'raw' }, { ...sampling, temperature: 0.7 })).toThrow(
     /before temperature, and sampling.temperature is 0.7/,
   );
   expect(() => checkLogprobs({ ...info, logprobs: 'processed' }, { ...sampling, topP: 0.9 })).toThrow(
     ConfigError,
+  );
+  const penalised = { ...info, logprobs: 'temperature', logprobsAfterPenalties: true } as const;
+  checkLogprobs(penalised, sampling);
+  expect(() => checkLogprobs(penalised, { ...sampling, repetitionPenalty: 1.1 })).toThrow(
+    /after penalties, and sampling.repetitionPenalty is 1.1/,
   );
 });

@@ -87,12 +87,16 @@ export type WeightUpdate =
 
 export interface ServerInfo {
   readonly engine: 'embedded' | 'sglang' | 'vllm' | 'scripted' | 'simulated';
+  /** The server's own version, such as `0.32.0`, where it says. */
+  readonly release?: string;
   readonly model: string;
   readonly vocabulary: number;
   readonly contextTokens: number;
   readonly version: number;
   /** Which distribution the reported log-probs are of. */
   readonly logprobs: 'temperature' | 'processed' | 'raw';
+  /** Whether they are also after the repetition, presence and frequency penalties, which the trainer's are not. */
+  readonly logprobsAfterPenalties?: boolean;
   readonly can: ReadonlySet<
     | 'images'
     | 'scorePrompt'
@@ -103,6 +107,8 @@ export interface ServerInfo {
     | 'pauseKeep'
     | 'sleep'
     | 'constraint'
+    /** The same request with the same seed gets the same reply. */
+    | 'seeds'
   >;
 }
 

@@ -5,15 +5,27 @@ export type TokenLogprob = readonly [logprob: number | null, id: number, text: s
 export interface Chunk {
   readonly output_ids?: readonly number[];
   readonly meta_info: {
-    readonly finish_reason: { readonly type: string; readonly message?: string } | null;
+    readonly finish_reason: FinishReason | null;
     readonly prompt_tokens: number;
     readonly cached_tokens?: number;
     readonly weight_version?: string;
     readonly output_token_logprobs?: readonly TokenLogprob[];
     readonly input_token_logprobs?: readonly TokenLogprob[];
-    /** Only `rollcall serve` says: `[from, version]`. */
-    readonly weight_versions?: readonly (readonly [number, number])[];
+    /** Since SGLang 0.5.19, with the last chunk of a stream: which weights sampled which tokens. */
+    readonly weight_versions?: readonly {
+      /** A number as text once a run has sent weights; before that any word. */
+      readonly version: string;
+      readonly start: number;
+      readonly end: number;
+    }[];
   };
+}
+
+interface FinishReason {
+  readonly type: string;
+  readonly message?: string;
+  /** Of a request that failed after its stream had begun, and so with HTTP 200. */
+  readonly status_code?: number | null;
 }
 
 export interface SglangReply {

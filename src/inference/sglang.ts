@@ -45,6 +45,9 @@ interface ServerFlags {
   readonly max_req_input_len?: number | null;
   readonly enable_lora?: boolean | null;
   readonly enable_memory_saver?: boolean;
+  /** Without it seeds are ignored. */
+  readonly enable_deterministic_inference?: boolean;
+  readonly version?: string;
   readonly incremental_streaming_output?: boolean;
   readonly internal_states?: readonly { readonly max_req_input_len?: number }[];
 }
@@ -52,10 +55,14 @@ interface ServerFlags {
 /** `retract` puts running requests back into the queue, so that their K/V are computed again with new weights. */
 const PAUSE_MODE = { abort: 'abort', wait: 'retract', keep: 'retract' } as const;
 
+/** A server that hangs does not hold up the end of a run. */
+const CLOSE_MS = 2000;
+
 export class SglangServer implements InferenceServer {
   readonly url: string;
   /** Set by the check at start. */
   logprobs: ServerInfo['logprobs'] = 'temperature';
+  logprobsAfterPenalties = false;
   readonly #http: HttpClient;
   readonly #door = new Door();
   readonly #adapters = new LoadedAdapters();
@@ -76,16 +83,21 @@ export class SglangServer implements InferenceServer {
     const [model, flags] = await Promise.all([this.#modelInfo(), this.#serverFlags()]);
     return {
       engine: model.vocab_size === undefined ? 'sglang' : 'embedded',
+      ...(model.vocab_size === undefined && flags.version ? { release: flags.version } : {}),
       model: model.model_path,
       vocabulary: model.vocab_size ?? 0,
       contextTokens: await this.#contextTokens(flags),
       version: this.#version,
       logprobs: this.logprobs,
+      logprobsAfterPenalties: this.logprobsAfterPenalties,
       can: new Set([
         'scorePrompt',
         'disk',
         'pauseKeep',
         ...(model.vocab_size === undefined ? (['constraint'] as const) : []),
+        ...(model.vocab_size !== undefined || flags.enable_deterministic_inference
+          ? (['seeds'] as const)
+          : []),
         ...(model.has_image_understanding ? (['images'] as const) : []),
         ...(flags.enable_lora ? (['lora'] as const) : []),
         ...(flags.enable_memory_saver ? (['sleep'] as const) : []),
@@ -98,7 +110,8 @@ export class SglangServer implements InferenceServer {
     try {
       await this.#modelInfo(signal);
       return true;
-    } catch {
+    } catch (error) {
+      if (error instanceof ConfigError) throw error;
       signal?.throwIfAborted();
       return false;
     }
@@ -187,8 +200,10 @@ export class SglangServer implements InferenceServer {
     }
   }
 
-  close(): Promise<void> {
-    return this.#http.close();
+  /** What was loaded under names of this run is unloaded: a later run begins with the same ones. */
+  async close(): Promise<void> {
+    await this.#adapters.unloadAll((name) => this.#unloadAdapter(name, CLOSE_MS));
+    await this.#http.close();
   }
 
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
@@ -257,6 +272,8 @@ export class SglangServer implements InferenceServer {
     { ids, logprobs, meta }: SglangReply,
     { before, adapter, madeBefore }: Began & { readonly madeBefore?: number | undefined },
   ): GenerateResult {
+    const { status_code: failed, message = 'no reason given' } = meta.finish_reason ?? {};
+    if (failed) throw new HttpStatusError(this.url, '/generate', failed, message);
     return checkedReply(this.url, request, {
       ids,
       logprobs,
@@ -270,7 +287,7 @@ export class SglangServer implements InferenceServer {
     });
   }
 
-  /** A server reports its version when a reply ends; what a reply began with is known here. */
+  /** Where a server does not say which tokens are of which version: it tells the last, and the first is known here. */
   #versions(
     meta: Chunk['meta_info'],
     tokens: number,
@@ -278,12 +295,17 @@ export class SglangServer implements InferenceServer {
     adapter: string | undefined,
     madeBefore: number | undefined,
   ): VersionSpan[] {
-    if (meta.weight_versions) return meta.weight_versions.map(([from, version]) => ({ from, version }));
     const named = this.#adapters.versionOf(adapter);
     if (named !== undefined) return spansOf(named, named, tokens);
     const reported = meta.weight_version;
     // A name that is no version, after versions were sent: the server was started anew.
     const unknown = reported === undefined || !this.#updated ? this.#version : 0;
+    if (meta.weight_versions) {
+      return meta.weight_versions.map(({ start, version }) => ({
+        from: start,
+        version: wholeNumber(version) ?? unknown,
+      }));
+    }
     return spansOf(
       Math.min(before, wholeNumber(reported) ?? unknown),
       wholeNumber(reported) ?? unknown,
@@ -331,8 +353,13 @@ export class SglangServer implements InferenceServer {
         if (!success)
           throw new EngineError(`${this.url} did not load adapter ${name}: ${why ?? 'no reason given'}`);
       },
-      unload: (old) => this.#http.tell('/unload_lora_adapter', { body: { lora_name: old } }),
+      unload: (old) => this.#unloadAdapter(old),
     });
+  }
+
+  #unloadAdapter(name: string, timeoutMs?: number): Promise<void> {
+    const limit = timeoutMs === undefined ? {} : { timeoutMs };
+    return this.#http.tell('/unload_lora_adapter', { body: { lora_name: name }, ...limit });
   }
 
   #modelInfo(signal?: AbortSignal): Promise<ModelInfo> {
@@ -360,9 +387,10 @@ export class SglangServer implements InferenceServer {
     const said =
       this.#options.contextTokens ??
       flags.context_length ??
+      (await this.#tokenize('a'))?.max_model_len ??
+      // A few tokens less than the context; of old servers and those without a tokenizer.
       flags.max_req_input_len ??
-      flags.internal_states?.[0]?.max_req_input_len ??
-      (await this.#tokenize('a'))?.max_model_len;
+      flags.internal_states?.[0]?.max_req_input_len;
     if (said) return said;
     throw new ConfigError(
       `${this.url} does not say its context length; start it with --context-length, or give contextTokens`,

@@ -36,10 +36,14 @@ const SERVER_ID: Readonly<Record<Entrance, (id: string) => string>> = {
   completions: (id) => `cmpl-${id}-0`,
 };
 
+/** A server that hangs does not hold up the end of a run. */
+const CLOSE_MS = 2000;
+
 export class VllmServer implements InferenceServer {
   readonly url: string;
   /** Set by the check at start; vLLM's own default is before temperature. */
   logprobs: ServerInfo['logprobs'] = 'raw';
+  logprobsAfterPenalties = false;
   readonly #http: HttpClient;
   readonly #door = new Door();
   readonly #adapters = new LoadedAdapters();
@@ -59,25 +63,30 @@ export class VllmServer implements InferenceServer {
 
   async info(): Promise<ServerInfo> {
     const { id, max_model_len } = await this.#served();
+    const release = await this.#release();
     const contextTokens = this.#options.contextTokens ?? max_model_len;
     if (!contextTokens) {
       throw new ConfigError(`${this.url} does not say its context length; give contextTokens`);
     }
     return {
       engine: 'vllm',
+      ...(release === undefined ? {} : { release }),
       model: id,
       vocabulary: 0,
       contextTokens,
       version: this.#version,
       logprobs: this.logprobs,
-      can: new Set(['scorePrompt', 'disk', 'lora', 'pauseKeep', 'sleep', 'constraint', 'images']),
+      logprobsAfterPenalties: this.logprobsAfterPenalties,
+      can: new Set(['scorePrompt', 'disk', 'lora', 'pauseKeep', 'sleep', 'constraint', 'images', 'seeds']),
     };
   }
 
   async ready(signal?: AbortSignal): Promise<boolean> {
     try {
-      return (await this.#http.call('/health', { method: 'GET', signal })).status === 200;
-    } catch {
+      await this.#http.tell('/health', { method: 'GET', signal });
+      return true;
+    } catch (error) {
+      if (error instanceof ConfigError) throw error;
       signal?.throwIfAborted();
       return false;
     }
@@ -162,8 +171,10 @@ export class VllmServer implements InferenceServer {
     }
   }
 
-  close(): Promise<void> {
-    return this.#http.close();
+  /** What was loaded under names of this run is unloaded: a later run begins with the same ones. */
+  async close(): Promise<void> {
+    await this.#adapters.unloadAll((name) => this.#unloadAdapter(name, CLOSE_MS));
+    await this.#http.close();
   }
 
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
@@ -319,14 +330,31 @@ export class VllmServer implements InferenceServer {
     if (/"success"\s*:\s*false/.test(text))
       // older ones say nothing
       throw new EngineError(`${this.url} did not drop its cache of older weights`);
-    await this.#http.tell('/update_weight_version', { body: { new_version: String(version) } });
+    await this.#tellVersion(version);
+  }
+
+  /** For who looks at the server; replies do not say it. vLLM 0.23 has no such call. */
+  async #tellVersion(version: number): Promise<void> {
+    const path = '/update_weight_version';
+    const { status, text } = await this.#http.call(path, { body: { new_version: String(version) } });
+    if (status !== 200 && status !== 404) throw new HttpStatusError(this.url, path, status, text);
   }
 
   async #loadAdapter({ name, path, version }: Extract<WeightUpdate, { kind: 'lora' }>): Promise<void> {
     await this.#adapters.load(name, version, {
       load: () => this.#http.tell('/v1/load_lora_adapter', { body: { lora_name: name, lora_path: path } }),
-      unload: (old) => this.#http.tell('/v1/unload_lora_adapter', { body: { lora_name: old } }),
+      unload: (old) => this.#unloadAdapter(old),
     });
+  }
+
+  #unloadAdapter(name: string, timeoutMs?: number): Promise<void> {
+    const limit = timeoutMs === undefined ? {} : { timeoutMs };
+    return this.#http.tell('/v1/unload_lora_adapter', { body: { lora_name: name }, ...limit });
+  }
+
+  async #release(): Promise<string | undefined> {
+    const { status, text } = await this.#http.call('/version', { method: 'GET' });
+    return status === 200 ? this.#http.parse<{ version?: string }>('/version', text).version : undefined;
   }
 
   #served() {

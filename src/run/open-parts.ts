@@ -84,7 +84,11 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     // What is in progress is interrupted rather than waited for where old and new weights may meet in a trajectory.
     const whileUpdating =
       overlaps(options) && backend.gateway?.whileUpdating === 'wait' ? 'abort' : undefined;
-    const server = gateway(servers, { ...backend.gateway, ...(whileUpdating ? { whileUpdating } : {}) });
+    const server = gateway(servers, {
+      ...backend.gateway,
+      ...(whileUpdating ? { whileUpdating } : {}),
+      signal,
+    });
     const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
     const openCritic = async ({ model: own, shared }: CriticOptions) => {
       if (shared) return trainer;

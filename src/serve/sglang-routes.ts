@@ -257,7 +257,11 @@ function replyOf(body: Generate, result: GenerateResult, served: ServedModel, fi
       completion_tokens: ids.length,
       cached_tokens: cachedTokens,
       ...(last === undefined ? {} : { weight_version: String(last) }),
-      weight_versions: versions.map(({ from, version }) => [from, version]),
+      weight_versions: versions.map(({ from, version }, at) => ({
+        version: String(version),
+        start: from,
+        end: versions[at + 1]?.from ?? ids.length,
+      })),
       ...(body.return_logprob
         ? { output_token_logprobs: Array.from(logprobs, (value, at) => [value, output[at]!, null]) }
         : {}),

@@ -23,7 +23,11 @@ const server = createServer(async (request, response) => {
   response.statusCode = reply.status;
   if (request.url !== '/generate' || reply.status !== 200) return void response.end(said);
   const { meta_info: meta, ...rest } = JSON.parse(said);
-  const lie = { ...meta, weight_version: claimed, weight_versions: [[0, Number(claimed)]] };
+  const lie = {
+    ...meta,
+    weight_version: claimed,
+    weight_versions: [{ version: claimed, start: 0, end: rest.output_ids.length }],
+  };
   response.end(JSON.stringify({ ...rest, meta_info: lie }));
 });
 server.listen(0, '127.0.0.1', () => console.log(`listening ${server.address().port}`));

@@ -204,3 +204,39 @@ test('a refusal carries its status and what the server said', async () => {
   expect(await http.call('/x')).toEqual({ status: 503, text: 'too  busy\n' });
   expect(() => new HttpClient('gpu-1:30000')).toThrow(ConfigError);
 });
+
+test('a redirect and a missing key are refused with what to do; a full queue and a wrong request are told apart', async () => {
+  const answers: Record<string, [number, string, Record<string, string>?]> = {
+    '/moved': [307, '', { location: 'http://gpu-2:30000/moved' }],
+    '/secret': [401, '{"error":"Unauthorized"}'],
+    '/full': [503, '{"error":{"message":"The request queue is full."}}'],
+    '/down': [503, 'no backend'],
+    '/wrong': [400, '{"error":{"message":"Token id 996 is out of vocabulary"}}'],
+    '/adapter': [400, '{"error":{"message":"LoRA adapter policy@3 is not loaded"}}'],
+  };
+  const { http } = await serve(({ url }, response) => {
+    const [status, text, headers = {}] = answers[url!]!;
+    response.writeHead(status, headers).end(text);
+  });
+  await expect(http.tell('/moved')).rejects.toThrow(
+    new ConfigError(
+      `${http.url}/moved answered 307, a redirect to http://gpu-2:30000/moved, which is not followed; give that address as the server's`,
+    ),
+  );
+  await expect(http.tell('/secret')).rejects.toThrow(/answered 401: .*give the key it was started with/);
+  await expect(http.tell('/secret')).rejects.toThrow(ConfigError);
+  await expect(http.tell('/full')).rejects.toMatchObject({ reason: 'busy' });
+  await expect(http.tell('/down')).rejects.toMatchObject({ reason: 'failed' });
+  await expect(http.tell('/wrong')).rejects.toMatchObject({ reason: 'refused' });
+  await expect(http.tell('/adapter')).rejects.toMatchObject({ reason: 'failed' });
+});
+
+test('a key goes with every call', async () => {
+  const { http } = await serve(({ headers }, response) =>
+    response.end(JSON.stringify(headers['authorization'] ?? null)),
+  );
+  const keyed = new HttpClient(http.url, { apiKey: 'secret' });
+  open.push(() => keyed.close());
+  expect(await http.json('/')).toBe(null);
+  expect(await keyed.json('/')).toBe('Bearer secret');
+});

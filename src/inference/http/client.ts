@@ -2,6 +2,7 @@
 import { ConfigError, EngineError } from '../../errors.ts';
 import { Connections } from './connections.ts';
 import { Exchange, type Outgoing } from './exchange.ts';
+import { proxyOf } from './proxy.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
 
 export interface HttpOptions {
@@ -10,6 +11,8 @@ export interface HttpOptions {
   /** For a socket to open. */
   readonly connectMs?: number;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as `authorization: Bearer KEY`, as SGLang and vLLM want theirs. */
+  readonly apiKey?: string | undefined;
 }
 
 export interface CallOptions {
@@ -39,14 +42,26 @@ export class HttpClient {
     if (parsed?.protocol !== 'http:' && parsed?.protocol !== 'https:') {
       throw new ConfigError(`server url is ${JSON.stringify(url)}; use one such as http://127.0.0.1:30000`);
     }
-    this.#prefix = parsed.pathname.replace(/\/+$/, '');
-    this.url = parsed.origin + this.#prefix;
+    const path = parsed.pathname.replace(/\/+$/, '');
+    const proxy = proxyOf(parsed, process.env);
+    this.#prefix = proxy ? parsed.origin + path : path; // a proxy is told the whole address
+    this.url = parsed.origin + path;
     this.#timeoutMs = options.timeoutMs ?? 60_000;
-    this.#headers = headerLines({ host: parsed.host, ...credentialsOf(parsed), ...options.headers });
-    const tls = parsed.protocol === 'https:';
-    const host = parsed.hostname.replace(/^\[|\]$/g, ''); // of IPv6
-    const port = parsed.port === '' ? (tls ? 443 : 80) : Number(parsed.port);
-    this.#connections = new Connections({ host, port, tls }, options.connectMs ?? 10_000);
+    this.#headers = headerLines({
+      host: parsed.host,
+      ...credentialsOf('authorization', parsed),
+      ...(options.apiKey === undefined ? {} : { authorization: `Bearer ${options.apiKey}` }),
+      ...(proxy ? credentialsOf('proxy-authorization', proxy) : {}),
+      ...options.headers,
+    });
+    const { hostname, port, protocol } = proxy ?? parsed;
+    const tls = protocol === 'https:';
+    const address = {
+      host: hostname.replace(/^\[|\]$/g, ''), // of IPv6
+      port: port === '' ? (tls ? 443 : 80) : Number(port),
+      tls,
+    };
+    this.#connections = new Connections(address, options.connectMs ?? 10_000);
   }
 
   /** The reply whatever its status; only a server that cannot be reached throws. */
@@ -74,9 +89,19 @@ export class HttpClient {
   }
 
   /** What a reply says; another status than 200 throws it. */
-  accept(path: string, { status, body }: HttpReply): Buffer {
-    if (status < 200 || status > 299) throw new HttpStatusError(this.url, path, status, body.toString());
-    return body;
+  accept(path: string, { status, body, location }: HttpReply): Buffer {
+    if (status >= 200 && status <= 299) return body;
+    if (location !== undefined) {
+      throw new ConfigError(
+        `${this.url}${path} answered ${status}, a redirect to ${location}, which is not followed; give that address as the server's`,
+      );
+    }
+    const text = body.toString();
+    if (status === 401 || status === 403) {
+      const key = status === 401 ? '; give the key it was started with (servers.apiKey, --api-key)' : '';
+      throw new ConfigError(`${this.url}${path} answered ${status}: ${excerpt(text)}${key}`);
+    }
+    throw new HttpStatusError(this.url, path, status, text);
   }
 
   parse<R>(path: string, text: string): R {
@@ -171,10 +196,10 @@ export class HttpClient {
 const NO_BODY = Buffer.alloc(0);
 
 /** `http://user:password@host`. */
-function credentialsOf({ username, password }: URL): Record<string, string> {
+function credentialsOf(header: string, { username, password }: URL): Record<string, string> {
   if (username === '' && password === '') return {};
   const both = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
-  return { authorization: `Basic ${Buffer.from(both).toString('base64')}` };
+  return { [header]: `Basic ${Buffer.from(both).toString('base64')}` };
 }
 
 function headerLines(headers: Readonly<Record<string, string>>): string {
@@ -194,10 +219,17 @@ export class HttpStatusError extends EngineError {
   readonly status: number;
   readonly text: string;
   constructor(url: string, path: string, status: number, text: string) {
-    super(`${url}${path} answered ${status}: ${excerpt(text)}`);
+    super(`${url}${path} answered ${status}: ${excerpt(text)}`, { reason: reasonOf(status, text) });
     this.status = status;
     this.text = text;
   }
+}
+
+/** A server that was started anew lacks the adapters it had: another one may have them. */
+function reasonOf(status: number, text: string): EngineError['reason'] {
+  if (status === 429 || (status === 503 && /queue|full|busy|overload/i.test(text))) return 'busy';
+  const isRefusal = status === 400 || status === 413 || status === 422;
+  return isRefusal && !/lora|adapter/i.test(text) ? 'refused' : 'failed';
 }
 
 function excerpt(text: string): string {

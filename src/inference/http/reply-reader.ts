@@ -6,6 +6,8 @@ export interface HttpReply {
   readonly body: Buffer;
   /** How long the connection may lie idle until its next request; 0: it is the server's last. */
   readonly idleMs: number;
+  /** Of a redirect. */
+  readonly location?: string | undefined;
 }
 
 /** Told the body of a reply as it comes; the bytes are to be read at once. */
@@ -21,6 +23,7 @@ const CONNECTION = /\r\nconnection:([^\r]*)/i;
 const KEEP_ALIVE = /\r\nkeep-alive:[^\r]*timeout=(\d+)/i;
 const LENGTH = /\r\ncontent-length:([^\r]*)/i;
 const CODING = /\r\ntransfer-encoding:([^\r]*)/i;
+const LOCATION = /\r\nlocation:([^\r]*)/i;
 
 type Part =
   | 'head'
@@ -41,6 +44,7 @@ export class ReplyReader {
   #left = 0;
   #status = 0;
   #idleMs = 0;
+  #location: string | undefined;
   /** Of the body; the first `#copied` are copies, the others views of what was fed. */
   readonly #parts: Buffer[] = [];
   #copied = 0;
@@ -123,6 +127,8 @@ export class ReplyReader {
       : seconds === undefined
         ? IDLE_MS
         : Math.min(IDLE_MS, 1000 * (Number(seconds) - 1));
+    const isRedirect = this.#status >= 300 && this.#status <= 399;
+    this.#location = isRedirect ? LOCATION.exec(head)?.[1]?.trim() : undefined;
     const length = field(LENGTH);
     if (this.#status === 204 || this.#status === 304) this.#next = 'nothing';
     else if (field(CODING)?.endsWith('chunked')) this.#next = 'chunk size';
@@ -159,6 +165,6 @@ export class ReplyReader {
     this.#parts.length = 0;
     this.#copied = 0;
     this.#next = 'head';
-    return { status: this.#status, body, idleMs: this.#idleMs };
+    return { status: this.#status, body, idleMs: this.#idleMs, location: this.#location };
   }
 }
