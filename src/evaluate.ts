@@ -1,6 +1,7 @@
 import type { Dataset } from './dataset/dataset.ts';
 import type { ResolvedOptions } from './options.ts';
-import { type RolloutOptions, rollout } from './rollout.ts';
+import type { RolloutOptions } from './rollout/options.ts';
+import { rollout } from './rollout.ts';
 import type { Group, Task } from './types.ts';
 import { evaluateGroups, type SourceEvaluation } from './watch/evaluation.ts';
 

@@ -123,6 +123,14 @@ export type {
   WaitingRequest,
 } from './gateway/scheduling-view.ts';
 export { createRandom, hashSeed, type Random } from './lib/random.ts';
+export type {
+  AdmittedGroup,
+  GroupRequest,
+  GroupRollout,
+  GroupSource,
+  ScheduleParts,
+  ScheduleState,
+} from './modes/group-source.ts';
 export {
   asynchronous,
   type Mode,
@@ -133,14 +141,7 @@ export {
   synchronous,
   tailRounds,
 } from './modes/mode.ts';
-export {
-  type GroupRequest,
-  type GroupSource,
-  type ScheduleParts,
-  type ScheduleState,
-  schedule,
-  type Ticket,
-} from './modes/schedule.ts';
+export { schedule } from './modes/schedule.ts';
 export { type ResolvedRun, resolveRun } from './options/resolve-run.ts';
 export { type ServersOptions, servers } from './options/servers.ts';
 export type { Backend, PlainOptions, Progress, TrainOptions } from './options.ts';
@@ -170,8 +171,9 @@ export {
 } from './reward/reward.ts';
 export { type RewardModelOptions, rewardModel } from './reward/reward-model.ts';
 export { type Shaping, type ShapingOptions, shapingReward } from './reward/shaping.ts';
+export type { RolloutOptions } from './rollout/options.ts';
 export type { RolloutProgress } from './rollout/progress.ts';
-export { type RolloutOptions, rollout } from './rollout.ts';
+export { rollout } from './rollout.ts';
 export type { StepReport } from './run.ts';
 export {
   type ChatEndpoint,

@@ -17,7 +17,8 @@ import type { GenerateRequest } from './inference/server.ts';
 import { sleep } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import { reward } from './reward/reward.ts';
-import { openRollout, type RolloutOptions, rollout } from './rollout.ts';
+import type { RolloutOptions } from './rollout/options.ts';
+import { Rollout, rollout } from './rollout.ts';
 import type { Scored, Trajectory } from './types.ts';
 
 const { tokenizer, format } = byteModel();
@@ -810,7 +811,13 @@ describe('a rollout', () => {
     });
     await rollout(options);
     expect(most).toBe(6);
-    expect(last).toEqual({ finished: 40, running: 0, total: 40, sampledTokens: 40 * 'done.'.length });
+    expect(last).toEqual({
+      step: 3,
+      finished: 40,
+      running: 0,
+      total: 40,
+      sampledTokens: 40 * 'done.'.length,
+    });
   });
 
   test('refuses tools that the prompt does not name, because they would never be called', async () => {
@@ -876,7 +883,7 @@ describe('a rollout', () => {
   test('measures the tolerated share against every attempt in progress during the step', async () => {
     let begun = 0;
     const someFail = (isFailing: (number: number) => boolean) =>
-      openRollout(
+      new Rollout(
         setUp({
           agent: agent<Question>(() => {
             if (isFailing(begun++)) throw new Error('typo');
@@ -885,22 +892,22 @@ describe('a rollout', () => {
       );
     const group = { index: 5, task: { question: 'How many?' }, step: 3, firstAttempt: 0, attempts: 4 };
     const refilled = someFail((number) => number % 4 === 0);
-    refilled.begin(4);
-    for (let round = 0; round < 5; round++) await refilled.group(group);
-    refilled.throwIfTooMany();
+    refilled.begin(3, 4);
+    for (let round = 0; round < 5; round++) await refilled.attemptAll(group);
+    refilled.throwIfTooManyFailed();
 
     begun = 0;
     const ahead = someFail((number) => number < 3);
-    const started = Array.from({ length: 3 }, () => ahead.group(group));
-    ahead.begin(4); // the step's own attempts, and those that began before it
+    const started = Array.from({ length: 3 }, () => ahead.attemptAll(group));
+    ahead.begin(3, 4); // the step's own attempts, and those that began before it
     await Promise.all(started);
-    ahead.throwIfTooMany();
+    ahead.throwIfTooManyFailed();
 
     begun = 0;
     const failing = someFail(() => true);
-    failing.begin(4);
-    await failing.group(group);
-    expect(failing.throwIfTooMany).toThrow(/^3 of 4 attempts failed/);
+    failing.begin(3, 4);
+    await failing.attemptAll(group);
+    expect(() => failing.throwIfTooManyFailed()).toThrow(/^3 of 4 attempts failed/);
   });
 });
 
@@ -915,10 +922,10 @@ describe('a group of the first attempts to end', () => {
       onTrajectory: ({ trajectory: { attempt, end } }) => seen.push(`${attempt} ${end.kind}`),
       tolerateFailedShare: 1,
     });
-    const rolling = openRollout(options);
-    rolling.begin(4);
+    const rolling = new Rollout(options);
+    rolling.begin(3, 4);
     const place = { index: 5, task: { question: 'How many?' }, step: 3, firstAttempt: 10 };
-    const group = await rolling.group({ ...place, attempts: 4, wanted });
+    const group = await rolling.attemptAll({ ...place, attempts: 4, wanted });
     return { attempts: group.attempts.map(({ trajectory }) => trajectory.attempt), seen, at: clock.now() };
   };
 

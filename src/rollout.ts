@@ -8,158 +8,132 @@
  *                               └─► Group
  */
 import { setMaxListeners } from 'node:events';
-import type { Agent } from './agent/agent.ts';
-import type { Limits } from './agent/limits.ts';
-import type { Sampling } from './agent/sampling.ts';
-import type { ChatFormat } from './chat/format.ts';
-import type { InferenceServer } from './inference/server.ts';
 import { type Clock, realClock } from './lib/clock.ts';
-import { semaphore } from './lib/semaphore.ts';
-import type { Reward } from './reward/reward.ts';
+import { type Semaphore, semaphore } from './lib/semaphore.ts';
+import type { GroupRequest, GroupRollout } from './modes/group-source.ts';
 import { checkRewards } from './reward/score.ts';
-import { attemptTask } from './rollout/attempt.ts';
-import { watchFailures } from './rollout/failures.ts';
+import { type AttemptSetup, attemptTask } from './rollout/attempt.ts';
+import { type Failures, watchFailures } from './rollout/failures.ts';
 import { renderedOnce } from './rollout/first-prompt.ts';
-import { countProgress, type RolloutProgress } from './rollout/progress.ts';
-import { scoreBatch, scoreGroup } from './rollout/score.ts';
-import type { ImageBlobs } from './services/image-blobs.ts';
+import type { RolloutOptions, SharedOptions } from './rollout/options.ts';
+import { countProgress, type Progress } from './rollout/progress.ts';
+import { checkOwnScores, type Scoring, scoreBatch, scoreGroup } from './rollout/score.ts';
 import type { Group, Scored, Task } from './types.ts';
-
-export interface RolloutOptions<T = Task> {
-  /** With each task its position in the dataset: its name in seeds, ids and logs. */
-  readonly tasks: readonly { readonly index: number; readonly task: T }[];
-  readonly attempts: number;
-  readonly step: number;
-  readonly agent: Agent<T>;
-  /** An inference server, or a gateway in front of several. */
-  readonly server: Pick<InferenceServer, 'generate' | 'ended'>;
-  readonly format: ChatFormat;
-  readonly rewards: readonly Reward<T>[];
-  readonly limits?: Partial<Limits>;
-  readonly sampling?: Partial<Sampling>;
-  /** The run's seed. */
-  readonly seed: number;
-  /** First part of trajectory ids. */
-  readonly name?: string;
-  /** The validation set that the tasks are of; their ids are kept apart from those of training. */
-  readonly evaluation?: string;
-  /** Trajectories in progress at once. */
-  readonly concurrency?: number;
-  /** Ends every trajectory as cancelled; the rollout still resolves, with what there is. */
-  readonly signal?: AbortSignal;
-  readonly clock?: Clock;
-  /** Where images of tasks and tools are kept; without it there are none. */
-  readonly images?: ImageBlobs | undefined;
-  /** The first agent that throws stops the rollout with an error: for `preview` and the first step. */
-  readonly stopOnAgentFailure?: boolean;
-  /** More than this share of attempts failed for one cause: the rollout throws and names it. */
-  readonly tolerateFailedShare?: number;
-  /** Tries after the first, of a trajectory whose environment failed and of a reward. */
-  readonly retries?: number;
-  /** Called as each attempt ends, in order of arrival. */
-  onTrajectory?(scored: Scored<T>): void;
-  onProgress?(progress: RolloutProgress): void;
-}
 
 /** Groups in the order of `tasks`, attempts in order. Failed attempts are in their groups, without a reward. */
 export async function rollout<T = Task>(options: RolloutOptions<T>): Promise<Group<T>[]> {
   const { tasks, attempts, step } = options;
-  const rolling = openRollout(options);
-  rolling.begin(tasks.length * attempts);
+  const rolling = new Rollout(options);
+  rolling.begin(step, tasks.length * attempts);
   const groups = await Promise.all(
-    tasks.map(({ index, task }) => rolling.group({ index, task, step, firstAttempt: 0, attempts })),
+    tasks.map(({ index, task }) => rolling.attemptAll({ index, task, step, firstAttempt: 0, attempts })),
   );
-  rolling.throwIfTooMany();
+  rolling.throwIfTooManyFailed();
   return rolling.scoreBatch(groups);
 }
 
-/** One group to roll out. */
-interface GroupToRoll<T> {
-  readonly index: number;
-  readonly task: T;
-  readonly step: number;
-  /** Attempts are numbered from here. */
-  readonly firstAttempt: number;
-  readonly attempts: number;
-  /** The group is the first so many attempts that end without failing, and the rest is cancelled; default all. */
-  readonly wanted?: number;
-  readonly signal?: AbortSignal;
-}
+/** One group to roll out; without `wanted`, all its attempts are kept. */
+type GroupToRoll<T> = Omit<GroupRequest<T>, 'wanted' | 'signal'> & Partial<GroupRequest<T>>;
 
 /** A rollout group by group: what all of them share is opened once. */
-export interface Rollout<T> {
-  /** A step begins: progress and failures are counted from 0, against so many attempts or more. */
-  begin(attempts: number, options?: { readonly stopOnAgentFailure?: boolean }): void;
-  group(request: GroupToRoll<T>): Promise<Group<T>>;
-  /** Rewards that see a whole batch. */
-  scoreBatch(groups: readonly Group<T>[]): Promise<Group<T>[]>;
-  throwIfTooMany(): void;
-}
+export class Rollout<T> implements GroupRollout<T> {
+  readonly #options: SharedOptions<T>;
+  readonly #clock: Clock;
+  readonly #slots: Semaphore;
+  readonly #stop = new AbortController();
+  readonly #stopping: AbortSignal;
+  readonly #failures: Failures<T>;
+  readonly #scoring: Omit<Scoring<T>, 'signal'>;
+  readonly #scoredAlone: boolean;
+  #progress: Progress<T>;
 
-export function openRollout<T>(options: Omit<RolloutOptions<T>, 'tasks' | 'attempts' | 'step'>): Rollout<T> {
-  checkRewards(options.rewards);
-  const { clock = realClock(), concurrency = 256, rewards, retries = 2 } = options;
-  const slots = semaphore(concurrency);
-  const stop = new AbortController();
-  const stopping = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal;
-  setMaxListeners(0, stopping); // every trajectory listens
-  let progress = countProgress<T>(options.onProgress, 0);
-  const failures = watchFailures<T>(options.tolerateFailedShare);
-  const scoring = { rewards, retries, clock };
-  const scoredAlone = rewards.every(({ kind }) => kind === 'trajectory');
+  constructor(options: SharedOptions<T>) {
+    const { clock = realClock(), concurrency = 256, rewards, retries = 2, signal } = options;
+    checkRewards(rewards);
+    this.#options = options;
+    this.#clock = clock;
+    this.#slots = semaphore(concurrency);
+    this.#stopping = signal ? AbortSignal.any([signal, this.#stop.signal]) : this.#stop.signal;
+    setMaxListeners(0, this.#stopping); // every trajectory listens
+    this.#progress = countProgress<T>(options.onProgress, 0, 0);
+    this.#failures = watchFailures<T>(options.tolerateFailedShare);
+    this.#scoring = { rewards, retries, clock };
+    this.#scoredAlone = rewards.every(({ kind }) => kind === 'trajectory');
+  }
 
-  return {
-    begin: (attempts, { stopOnAgentFailure = options.stopOnAgentFailure ?? false } = {}) => {
-      progress = countProgress<T>(options.onProgress, attempts);
-      failures.begin(attempts, stopOnAgentFailure);
-    },
-    group: async ({ index, task, step, firstAttempt, attempts, wanted = attempts, signal: cancel }) => {
-      const enough = new AbortController();
-      const stopped = cancel ? AbortSignal.any([stopping, cancel]) : stopping;
-      const signal = AbortSignal.any([stopped, enough.signal]);
-      setMaxListeners(0, stopped);
-      setMaxListeners(0, signal);
-      const shared = {
-        step,
-        taskIndex: index,
-        task,
-        queuedAt: clock.now(),
-        renderPrompt: renderedOnce(options.format),
-      };
-      const ended: Scored<T>[] = [];
-      let good = 0;
-      const attempt = async (number: number) => {
-        const counted = progress;
-        counted.started();
-        failures.started();
-        const setup = { ...shared, attempt: firstAttempt + number };
-        const scored = await attemptTask(options, setup, { ...scoring, signal });
-        counted.ended(scored);
-        failures.ended();
-        if (scoredAlone) options.onTrajectory?.(scored);
-        if (failures.add(scored.trajectory)) stop.abort('the rollout failed');
-        ended.push(scored);
-        if (scored.trajectory.end.kind !== 'failed' && ++good === wanted && wanted < attempts)
-          enough.abort('enough attempts of its group are done');
-      };
-      await Promise.all(Array.from({ length: attempts }, (_, number) => slots.run(() => attempt(number))));
-      const first = firstOf(ended, wanted);
-      const scored = await scoreGroup(first, { ...scoring, signal: stopped });
-      return { taskIndex: index, task, attempts: scored };
-    },
-    scoreBatch: async (groups) => {
-      const scored = await scoreBatch(groups, { ...scoring, signal: stopping });
-      if (scoredAlone) return scored;
-      for (const attempt of scored.flatMap((group) => group.attempts)) {
-        options.onTrajectory?.(attempt);
-        const { end } = attempt.trajectory;
-        if (end.kind === 'failed' && end.boundary === 'reward') failures.add(attempt.trajectory);
-      }
-      failures.throwIfTooMany();
-      return scored;
-    },
-    throwIfTooMany: failures.throwIfTooMany,
-  };
+  /** A step begins: progress and failures are counted from 0, against this number of attempts or more. */
+  begin(step: number, attempts: number): void {
+    const { onProgress, stopOnAgentFailure = false } = this.#options;
+    this.#progress = countProgress<T>(onProgress, step, attempts);
+    this.#failures.begin(attempts, stopOnAgentFailure === 'step-1' ? step <= 1 : stopOnAgentFailure);
+  }
+
+  /** A group to train on. Throws if too many attempts have failed, or if nothing scores them. */
+  async group(request: GroupRequest<T>): Promise<Group<T>> {
+    const group = await this.attemptAll(request);
+    this.throwIfTooManyFailed();
+    if (this.#options.rewards.length === 0) checkOwnScores(group);
+    return group;
+  }
+
+  /** All attempts at a task at once. The group is the first `wanted` that end without failing; the rest is cancelled. */
+  async attemptAll(request: GroupToRoll<T>): Promise<Group<T>> {
+    const { index, task, step, firstAttempt, attempts, wanted = attempts, signal: cancel } = request;
+    const enough = new AbortController();
+    const stopped = cancel ? AbortSignal.any([this.#stopping, cancel]) : this.#stopping;
+    const signal = AbortSignal.any([stopped, enough.signal]);
+    setMaxListeners(0, stopped);
+    setMaxListeners(0, signal);
+    const shared = {
+      step,
+      taskIndex: index,
+      task,
+      queuedAt: this.#clock.now(),
+      renderPrompt: renderedOnce(this.#options.format),
+    };
+    const ended: Scored<T>[] = [];
+    let good = 0;
+    const attempt = async (number: number) => {
+      const scored = await this.#attempt({ ...shared, attempt: firstAttempt + number }, signal);
+      ended.push(scored);
+      if (scored.trajectory.end.kind !== 'failed' && ++good === wanted && wanted < attempts)
+        enough.abort('enough attempts of its group are done');
+    };
+    await Promise.all(
+      Array.from({ length: attempts }, (_, number) => this.#slots.run(() => attempt(number))),
+    );
+    const scored = await scoreGroup(firstOf(ended, wanted), { ...this.#scoring, signal: stopped });
+    return { taskIndex: index, task, attempts: scored };
+  }
+
+  async #attempt(setup: AttemptSetup<T>, signal: AbortSignal): Promise<Scored<T>> {
+    const progress = this.#progress;
+    progress.started();
+    this.#failures.started();
+    const scored = await attemptTask(this.#options, setup, { ...this.#scoring, signal });
+    progress.ended(scored);
+    this.#failures.ended();
+    if (this.#scoredAlone) this.#options.onTrajectory?.(scored);
+    if (this.#failures.add(scored.trajectory)) this.#stop.abort('the rollout failed');
+    return scored;
+  }
+
+  /** Adds the rewards that see a whole batch. */
+  async scoreBatch(groups: readonly Group<T>[]): Promise<Group<T>[]> {
+    const scored = await scoreBatch(groups, { ...this.#scoring, signal: this.#stopping });
+    if (this.#scoredAlone) return scored;
+    for (const attempt of scored.flatMap((group) => group.attempts)) {
+      this.#options.onTrajectory?.(attempt);
+      const { end } = attempt.trajectory;
+      if (end.kind === 'failed' && end.boundary === 'reward') this.#failures.add(attempt.trajectory);
+    }
+    this.throwIfTooManyFailed();
+    return scored;
+  }
+
+  throwIfTooManyFailed(): void {
+    this.#failures.throwIfTooMany();
+  }
 }
 
 /** The first `wanted` that did not fail, completed by failed ones where there are too few; in order of attempt. */

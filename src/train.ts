@@ -1,11 +1,9 @@
 import { evaluate } from './evaluate.ts';
-import { fewGroupsNotices, openGroupSource } from './group-source.ts';
-import type { GroupSource } from './modes/schedule.ts';
 import { type ResolvedOptions, resolveOptions, type TrainOptions } from './options.ts';
 import { rollout } from './rollout.ts';
-import { openRun, type Run, type StepReport } from './run.ts';
+import { openRun } from './run/open-run.ts';
+import type { Run, StepReport } from './run.ts';
 import { createBatch } from './training/batch.ts';
-import { updatePolicy } from './training/update-policy.ts';
 import type { Group } from './types.ts';
 import type { SourceEvaluation } from './watch/evaluation.ts';
 
@@ -23,40 +21,26 @@ export async function* train<T extends object>(
 ): AsyncGenerator<StepReport<T>, void, void> {
   const options = resolveOptions(given);
   const run = await openRun(options);
-  let source: GroupSource<T> | undefined;
   try {
     if (run.step === 0 && options.evaluation.before)
       yield await run.record({ evaluations: await validate(run, options, 0) });
 
-    source = await openGroupSource(run, options);
     while (run.step < options.steps) {
       const step = run.step + 1;
-      const { groups, metrics } = await run.time('gen', () => source!.take(step));
+      const { groups, metrics } = await run.time('gen', () => run.source.take(step));
       options.signal?.throwIfAborted();
       const baselines = await greedyRewards(run, groups, step);
       const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm, baselines });
-      const updated = await run.time('update_actor', () =>
-        updatePolicy({ ...run.updateOptions(step), batch }),
-      );
-      const update = {
-        ...updated,
-        metrics: { ...metrics, ...updated.metrics },
-        notices: [...fewGroupsNotices(groups.length, run.algorithm, options), ...updated.notices],
-      };
-      await run.time('gen', () => source!.settle());
-      await run.time('update_weights', () => run.publish(update));
-      await source.renew();
+      const update = await run.publish(await run.update(batch));
       const evaluations = isEvaluated(step, options)
         ? await run.time('testing', () => validate(run, options, step))
         : [];
-      const report = await run.record({ groups, update, evaluations });
-      run.remember(source.state());
+      const report = await run.record({ groups, metrics, update, evaluations });
       if (isCheckpointed(step, options)) await run.checkpoint();
       yield report;
     }
     await run.finish();
   } finally {
-    await source?.close();
     await run.close();
   }
 }

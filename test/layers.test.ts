@@ -17,18 +17,7 @@ const STAGES = [
   'engine',
   'serve',
 ];
-const SPINE = [
-  'rollout',
-  'group-source',
-  'train',
-  'evaluate',
-  'options',
-  'index',
-  'cli',
-  'quickstart',
-  'run',
-  'sft',
-]; // wire the stages together
+const SPINE = ['rollout', 'train', 'evaluate', 'options', 'index', 'cli', 'quickstart', 'run', 'sft']; // wire the stages together
 
 const part = (file: string) => file.split('/')[0]!.replace(/\.ts$/, '');
 

@@ -3,8 +3,9 @@ import { setMaxListeners } from 'node:events';
 import { type GatewayOptions, gateway } from '../../src/gateway/gateway.ts';
 import { sleep } from '../../src/lib/clock.ts';
 import { semaphore } from '../../src/lib/semaphore.ts';
+import type { GroupRequest } from '../../src/modes/group-source.ts';
 import type { Mode } from '../../src/modes/mode.ts';
-import { type GroupRequest, schedule } from '../../src/modes/schedule.ts';
+import { schedule } from '../../src/modes/schedule.ts';
 import type { Group, Scored, Task } from '../../src/types.ts';
 import {
   drawTrajectory,
@@ -99,11 +100,12 @@ export async function trainInMode(one: ScheduleCase, setting: ModeSetting): Prom
     attemptsPerTask: one.attempts,
     steps,
     version: () => version,
-    nextPlaces: (count) => Array.from({ length: count }, () => next++),
-    taskAt: async (place) => ({ index: place, task: {} }),
-    rollOut,
-    pause: () => front.pause('abort'),
-    resume: () => front.resume(),
+    tasks: {
+      next: (count) => Array.from({ length: count }, () => next++),
+      at: async (place) => ({ index: place, task: {} }),
+    },
+    rollout: { begin: () => {}, group: rollOut, scoreBatch: async (groups) => groups },
+    servers: front,
   });
   const begun: { at: number; counts: ReturnType<typeof statistics> } = { at: 0, counts: statistics() };
   const consumed: PlayedTrajectory[] = [];

@@ -3,9 +3,11 @@ import { hashSeed } from '../lib/random.ts';
 import type { Dataset } from './dataset.ts';
 
 /** Which tasks come next. Its whole state is JSON and goes into the checkpoint. */
-export interface Sampler {
-  /** The next places of the dataset; goes on into the next epoch by itself. */
+export interface Sampler<T> {
+  /** The next places of the dataset; after the last one the next epoch begins. */
   next(count: number): number[];
+  /** The task at a place of the dataset, with its row number. */
+  at(place: number): Promise<{ readonly index: number; readonly task: T }>;
   /** What the attempts at tasks got. `index` is the row's number, `success` the mean over its attempts, 0 to 1. */
   update(results: readonly { readonly index: number; readonly success: number }[]): void;
   state(): SamplerState;
@@ -43,7 +45,7 @@ export async function createSampler<T>(
   dataset: Dataset<T>,
   options: SamplerOptions,
   seed: number,
-): Promise<Sampler> {
+): Promise<Sampler<T>> {
   if (dataset.length === 0) throw new DatasetError(`${dataset.name}: has no rows to sample`);
   if (options.kind === 'zone' && !(options.low >= 0 && options.low <= options.high && options.high <= 1)) {
     throw new ConfigError(
@@ -60,7 +62,7 @@ function samplerOver<T>(
   options: SamplerOptions,
   seed: number,
   difficulty: Float64Array | undefined,
-): Sampler {
+): Sampler<T> {
   let epoch = 0;
   let position = 0;
   let rates = new Map<number, { success: number; epoch: number }>();
@@ -111,6 +113,7 @@ function samplerOver<T>(
       }
       return places;
     },
+    at: async (place) => ({ index: dataset.indexAt(place), task: await dataset.at(place) }),
     update: (results) => {
       for (const { index, success } of results) {
         const before = rates.get(index)?.success;

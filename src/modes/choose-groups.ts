@@ -1,10 +1,10 @@
-import type { FinishedTicket, Ticket } from './schedule.ts';
+import type { AdmittedGroup, FinishedGroup } from './group-source.ts';
 
 export interface ChoiceRule {
-  /** Of the weights that are trained next. */
+  /** Version of the weights that are trained next. */
   readonly version: number;
   readonly staleness: number;
-  /** Groups of a step. */
+  /** Groups that a step needs. */
   readonly wanted: number;
 }
 
@@ -14,28 +14,28 @@ export interface ChoiceRule {
  * taken now, finished or waited for.
  */
 export function chooseGroups<T>(
-  finished: readonly FinishedTicket<T>[],
-  running: readonly Ticket[],
+  finished: readonly FinishedGroup<T>[],
+  running: readonly AdmittedGroup[],
   { version, staleness, wanted }: ChoiceRule,
-): FinishedTicket<T>[] | undefined {
-  const due = (ticket: Ticket) => ticket.version + staleness;
+): FinishedGroup<T>[] | undefined {
+  const due = (group: AdmittedGroup) => group.version + staleness;
   const all = [...finished, ...running];
-  const chosen = new Set<FinishedTicket<T>>();
+  const chosen = new Set<FinishedGroup<T>>();
   for (const deadline of [...new Set(all.map(due))].sort((one, other) => one - other)) {
-    const isDue = (ticket: Ticket) => due(ticket) <= deadline;
+    const isDue = (group: AdmittedGroup) => due(group) <= deadline;
     const now = all.filter(isDue).length - Math.max(0, deadline - version) * wanted;
     let missing = now - [...chosen].filter(isDue).length;
-    for (const ticket of finished) {
+    for (const group of finished) {
       if (missing <= 0) break;
-      if (chosen.has(ticket) || !isDue(ticket)) continue;
-      chosen.add(ticket);
+      if (chosen.has(group) || !isDue(group)) continue;
+      chosen.add(group);
       missing--;
     }
     if (missing > 0) return undefined;
   }
-  for (const ticket of finished) {
+  for (const group of finished) {
     if (chosen.size >= wanted) break;
-    chosen.add(ticket);
+    chosen.add(group);
   }
   return chosen.size >= Math.min(wanted, all.length) ? [...chosen] : undefined;
 }

@@ -1,9 +1,8 @@
-import type { Group } from '../types.ts';
+import { AdmittedGroups } from './admitted-groups.ts';
 import { chooseGroups } from './choose-groups.ts';
-import { GroupPool } from './group-pool.ts';
+import type { FinishedGroup, GroupSource, ScheduleParts, ScheduleState } from './group-source.ts';
 import type { Mode } from './mode.ts';
 import { offPolicyMetrics } from './off-policy-metrics.ts';
-import type { FinishedTicket, GroupSource, ScheduleParts, ScheduleState } from './schedule.ts';
 
 /**
  * Asynchronous and partial: groups are admitted as far as staleness allows, a step takes those that are done, and what
@@ -18,30 +17,30 @@ import type { FinishedTicket, GroupSource, ScheduleParts, ScheduleState } from '
 export class Continuous<T> implements GroupSource<T> {
   readonly #mode: Mode;
   readonly #parts: ScheduleParts<T>;
-  readonly #pool: GroupPool<T>;
+  readonly #groups: AdmittedGroups<T>;
   #paused = false;
 
   constructor(mode: Mode, parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
     this.#mode = mode;
     this.#parts = parts;
-    this.#pool = new GroupPool(mode, parts, state, (ticket) => this.#judge(ticket));
+    this.#groups = new AdmittedGroups(mode, parts, state, (finished) => this.#judge(finished));
   }
 
   async take(step: number) {
-    const { begin, version, tasksPerStep, scoreBatch, pause } = this.#parts;
+    const { rollout, version, tasksPerStep, attemptsPerTask, servers } = this.#parts;
     const { staleness } = this.#mode;
-    begin?.(step);
+    rollout.begin(step, tasksPerStep * attemptsPerTask);
     this.#admit();
     for (;;) {
-      this.#pool.throwIfFailed();
+      this.#groups.throwIfFailed();
       const rule = { version: version(), staleness, wanted: tasksPerStep };
-      const chosen = chooseGroups(this.#pool.finished, this.#pool.running, rule);
+      const chosen = chooseGroups(this.#groups.finished, this.#groups.running, rule);
       if (!chosen) {
-        await this.#pool.changed();
+        await this.#groups.changed();
         continue;
       }
-      const taken = this.#pool.remove(chosen);
-      const late = taken.find((ticket) => rule.version - ticket.version > staleness);
+      const taken = this.#groups.remove(chosen);
+      const late = taken.find((group) => rule.version - group.version > staleness);
       if (late) {
         throw new Error(
           `a group admitted at version ${late.version} is trained at ${rule.version}, past a staleness of ${staleness}`,
@@ -49,20 +48,19 @@ export class Continuous<T> implements GroupSource<T> {
       }
       if (this.#mode.kind === 'partial') {
         this.#paused = true;
-        await pause?.();
+        await servers?.pause('abort');
       }
-      const plain = taken.map(({ group }) => group);
-      const groups: readonly Group<T>[] = (await scoreBatch?.(plain)) ?? plain;
-      const ages = taken.map((ticket) => rule.version - ticket.version);
+      const groups = await rollout.scoreBatch(taken.map(({ group }) => group));
+      const ages = taken.map((group) => rule.version - group.version);
       return {
         groups,
         metrics: {
-          ...this.#pool.takeEvicted(),
+          ...this.#groups.takeEvicted(),
           ...offPolicyMetrics(groups, rule.version),
           'rollout/staleness/mean': ages.reduce((sum, age) => sum + age, 0) / Math.max(1, ages.length),
           'rollout/staleness/max': Math.max(0, ...ages),
-          'rollout/groups_in_flight': this.#pool.running.length,
-          'rollout/groups_ready': this.#pool.finished.length,
+          'rollout/groups_in_flight': this.#groups.running.length,
+          'rollout/groups_ready': this.#groups.finished.length,
         },
       };
     }
@@ -70,7 +68,7 @@ export class Continuous<T> implements GroupSource<T> {
 
   /** The trainer is done. Servers answer again before they get weights, because a run asks them whether they have them. */
   async settle() {
-    if (this.#paused) await this.#parts.resume?.();
+    if (this.#paused) await this.#parts.servers?.resume();
     this.#paused = false;
   }
 
@@ -78,34 +76,34 @@ export class Continuous<T> implements GroupSource<T> {
     if (this.#mode.kind === 'asynchronous') this.#admit();
   }
 
-  state = () => this.#pool.state();
+  state = () => this.#groups.state();
 
   /** A step may have failed while the servers were paused; they may be gone, too. */
   async close() {
     await this.settle().catch(() => {});
-    await this.#pool.close();
+    await this.#groups.close();
   }
 
   /** As many groups as may be admitted now. */
   #admit(): void {
     const { tasksPerStep, version, steps } = this.#parts;
     const { kind, staleness, extraTasks } = this.#mode;
-    const held = this.#pool.size;
+    const held = this.#groups.size;
     const room = [
       (staleness + 1) * tasksPerStep - held,
       (steps - version()) * tasksPerStep - held, // what no step is left to train is not rolled out
       kind === 'partial'
         ? tasksPerStep + extraTasks - held
-        : (staleness + version() + 1) * tasksPerStep - this.#pool.admitted,
+        : (staleness + version() + 1) * tasksPerStep - this.#groups.admitted,
     ];
-    this.#pool.admit(Math.min(...room), version() + 1);
+    this.#groups.admit(Math.min(...room), version() + 1);
   }
 
   /** A group without spread is left out as soon as it ends, and another admitted. */
-  #judge(ticket: FinishedTicket<T>): void {
-    const { keep, maxRefills = Number.POSITIVE_INFINITY, tasksPerStep } = this.#parts;
-    if (!keep || keep(ticket.group)) return;
-    this.#pool.evict(ticket);
-    if (this.#pool.evicted.groups <= maxRefills * tasksPerStep) this.#admit();
+  #judge(finished: FinishedGroup<T>): void {
+    const { dynamicSampling, tasksPerStep } = this.#parts;
+    if (!dynamicSampling || dynamicSampling.keep(finished.group)) return;
+    this.#groups.evict(finished);
+    if (this.#groups.evicted.groups <= dynamicSampling.maxRefills * tasksPerStep) this.#admit();
   }
 }

@@ -1,7 +1,7 @@
-import { GroupPool } from './group-pool.ts';
+import { AdmittedGroups } from './admitted-groups.ts';
+import type { GroupSource, ScheduleParts, ScheduleState } from './group-source.ts';
 import type { Mode } from './mode.ts';
 import { offPolicyMetrics } from './off-policy-metrics.ts';
-import type { GroupSource, ScheduleParts, ScheduleState } from './schedule.ts';
 import { collect, takeAll } from './synchronous.ts';
 
 /**
@@ -13,27 +13,23 @@ import { collect, takeAll } from './synchronous.ts';
  */
 export class OneStepOff<T> implements GroupSource<T> {
   readonly #parts: ScheduleParts<T>;
-  readonly #pool: GroupPool<T>;
-  /** The next step's groups. */
+  readonly #groups: AdmittedGroups<T>;
+  /** Settles when the next step's groups are done. */
   #ahead: Promise<void> | undefined;
 
   constructor(mode: Mode, parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
     this.#parts = parts;
-    this.#pool = new GroupPool(mode, parts, state);
+    this.#groups = new AdmittedGroups(mode, parts, state);
   }
 
   async take(step: number) {
-    const { begin, version, steps } = this.#parts;
-    if (!this.#ahead) {
-      begin?.(step);
-      this.#ahead = collect(this.#pool, this.#parts, step);
-    }
+    const { version, steps } = this.#parts;
+    this.#ahead ??= collect(this.#groups, this.#parts, step);
     await this.#ahead;
-    const { groups, metrics } = takeAll(this.#pool);
+    const { groups, metrics } = takeAll(this.#groups);
     this.#ahead = undefined;
     if (step < steps) {
-      begin?.(step + 1);
-      this.#ahead = collect(this.#pool, this.#parts, step + 1);
+      this.#ahead = collect(this.#groups, this.#parts, step + 1);
       this.#ahead.catch(() => {}); // thrown by the next `settle`
     }
     return { groups, metrics: { ...metrics, ...offPolicyMetrics(groups, version()) } };
@@ -44,6 +40,6 @@ export class OneStepOff<T> implements GroupSource<T> {
   }
 
   async renew() {}
-  state = () => this.#pool.state();
-  close = () => this.#pool.close();
+  state = () => this.#groups.state();
+  close = () => this.#groups.close();
 }

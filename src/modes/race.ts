@@ -1,6 +1,12 @@
-import { GroupPool } from './group-pool.ts';
+import { AdmittedGroups } from './admitted-groups.ts';
+import type {
+  AdmittedGroup,
+  FinishedGroup,
+  GroupSource,
+  ScheduleParts,
+  ScheduleState,
+} from './group-source.ts';
 import type { Mode } from './mode.ts';
-import type { FinishedTicket, GroupSource, ScheduleParts, ScheduleState, Ticket } from './schedule.ts';
 
 /**
  * Over-sampling and tail rounds: more is started than a step needs, the first groups to end are trained on, and the
@@ -11,38 +17,42 @@ import type { FinishedTicket, GroupSource, ScheduleParts, ScheduleState, Ticket 
 export class Race<T> implements GroupSource<T> {
   readonly #mode: Mode;
   readonly #parts: ScheduleParts<T>;
-  readonly #pool: GroupPool<T>;
+  readonly #groups: AdmittedGroups<T>;
   #putOff: number[];
 
   constructor(mode: Mode, parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
     this.#mode = mode;
     this.#parts = parts;
     this.#putOff = [...(state?.putOff ?? [])];
-    this.#pool = new GroupPool(mode, parts, state, (ticket) => this.#judge(ticket));
+    this.#groups = new AdmittedGroups(mode, parts, state, (finished) => this.#judge(finished));
   }
 
   async take(step: number) {
-    const { begin, tasksPerStep, attemptsPerTask, scoreBatch } = this.#parts;
-    const { maxRefills = Number.POSITIVE_INFINITY } = this.#parts;
+    const { rollout, tasksPerStep, attemptsPerTask, dynamicSampling } = this.#parts;
     const { extraTasks, extraAttempts } = this.#mode;
-    begin?.(step);
-    const isLong = this.#pool.size === 0 && this.#putOff.length >= tasksPerStep;
-    if (isLong) this.#pool.admitPlaces(this.#putOff.splice(0, tasksPerStep), step);
-    else this.#pool.admit(tasksPerStep + extraTasks - this.#pool.size, step, attemptsPerTask + extraAttempts);
-    while (this.#pool.finished.length < tasksPerStep) {
-      const mayRefill = this.#pool.evicted.groups <= maxRefills * tasksPerStep;
-      if (mayRefill) this.#pool.admit(tasksPerStep - this.#pool.size, step);
-      else if (this.#pool.running.length === 0) break;
-      await this.#pool.changed();
+    const mostEvicted = (dynamicSampling?.maxRefills ?? 0) * tasksPerStep;
+    rollout.begin(step, (tasksPerStep + extraTasks) * (attemptsPerTask + extraAttempts));
+    const isLong = this.#groups.size === 0 && this.#putOff.length >= tasksPerStep;
+    if (isLong) this.#groups.admitPlaces(this.#putOff.splice(0, tasksPerStep), step);
+    else
+      this.#groups.admit(
+        tasksPerStep + extraTasks - this.#groups.size,
+        step,
+        attemptsPerTask + extraAttempts,
+      );
+    while (this.#groups.finished.length < tasksPerStep) {
+      if (this.#groups.evicted.groups <= mostEvicted)
+        this.#groups.admit(tasksPerStep - this.#groups.size, step);
+      else if (this.#groups.running.length === 0) break;
+      await this.#groups.changed();
     }
-    this.#pool.throwIfFailed();
-    const winners = this.#pool.remove(this.#pool.finished.slice(0, tasksPerStep));
+    this.#groups.throwIfFailed();
+    const winners = this.#groups.remove(this.#groups.finished.slice(0, tasksPerStep));
     const losers = this.#cancelRest();
-    const plain = winners.map(({ group }) => group);
     return {
-      groups: (await scoreBatch?.(plain)) ?? plain,
+      groups: await rollout.scoreBatch(winners.map(({ group }) => group)),
       metrics: {
-        ...this.#pool.takeEvicted(),
+        ...this.#groups.takeEvicted(),
         'rollout/groups_cancelled': losers.length,
         'rollout/attempts_cancelled': winners.reduce(
           (sum, { attempts, group }) => sum + attempts - group.attempts.length,
@@ -57,22 +67,23 @@ export class Race<T> implements GroupSource<T> {
 
   async settle() {}
   async renew() {}
-  state = () => ({ ...this.#pool.state(), putOff: [...this.#putOff] });
-  close = () => this.#pool.close();
+  state = () => ({ ...this.#groups.state(), putOff: [...this.#putOff] });
+  close = () => this.#groups.close();
 
   /** Those that ended with the last winner are surplus: on-policy no more after this step. */
-  #cancelRest(): Ticket[] {
+  #cancelRest(): AdmittedGroup[] {
     const losers = [
-      ...this.#pool.remove(this.#pool.finished),
-      ...this.#pool.cancelAll('enough groups of this step are done'),
+      ...this.#groups.remove(this.#groups.finished),
+      ...this.#groups.cancelAll('enough groups of this step are done'),
     ].sort((one, other) => one.order - other.order);
     const places = losers.map(({ place }) => place);
     if (this.#mode.kind === 'tail-rounds') this.#putOff.push(...places);
-    else this.#pool.putFirst(places);
+    else this.#groups.putFirst(places);
     return losers;
   }
 
-  #judge(ticket: FinishedTicket<T>): void {
-    if (this.#parts.keep && !this.#parts.keep(ticket.group)) this.#pool.evict(ticket);
+  #judge(finished: FinishedGroup<T>): void {
+    const { dynamicSampling } = this.#parts;
+    if (dynamicSampling && !dynamicSampling.keep(finished.group)) this.#groups.evict(finished);
   }
 }

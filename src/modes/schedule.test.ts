@@ -5,6 +5,14 @@ import { EngineError } from '../errors.ts';
 import { sleep } from '../lib/clock.ts';
 import { createRandom, hashSeed } from '../lib/random.ts';
 import type { Group, Metrics, Scored, Task } from '../types.ts';
+import type {
+  GroupRequest,
+  GroupRollout,
+  GroupSource,
+  ScheduleParts,
+  ScheduleState,
+  TaskOrder,
+} from './group-source.ts';
 import {
   asynchronous,
   isOffPolicy,
@@ -15,13 +23,7 @@ import {
   synchronous,
   tailRounds,
 } from './mode.ts';
-import {
-  type GroupRequest,
-  type GroupSource,
-  type ScheduleParts,
-  type ScheduleState,
-  schedule,
-} from './schedule.ts';
+import { schedule } from './schedule.ts';
 
 const NO_LIMIT = Number.POSITIVE_INFINITY;
 const chance = (share: number, ...parts: (string | number)[]) => hashSeed(...parts) / 2 ** 32 < share;
@@ -38,6 +40,17 @@ interface Setting {
   readonly evictedShare: number;
   readonly maxRefills: number;
 }
+
+const tasksIn = (next: TaskOrder<Task>['next']): TaskOrder<Task> => ({
+  next,
+  at: async (place) => ({ index: place, task: {} }),
+});
+
+const rolledOutBy = (group: GroupRollout<Task>['group']): GroupRollout<Task> => ({
+  begin: () => {},
+  group,
+  scoreBatch: async (groups) => groups,
+});
 
 /**
  * What a run is to a schedule, without any engine: rollouts take random time, some attempts fail, some groups are without
@@ -68,7 +81,7 @@ class World {
       attemptsPerTask,
       steps,
       version: () => this.version,
-      nextPlaces: (count) => {
+      tasks: tasksIn((count) => {
         const first = this.handedOut.length;
         const places = Array.from({ length: count }, (_, at) =>
           tasks === undefined ? first + at : (first + at) % tasks,
@@ -80,24 +93,27 @@ class World {
           admitted - (mode.staleness + this.version + 1) * tasksPerStep,
         );
         return places;
-      },
-      taskAt: async (place) => ({ index: place, task: {} }),
-      rollOut: (request) => this.rollOut(request),
+      }),
+      rollout: rolledOutBy((request) => this.rollOut(request)),
       ...(evictedShare > 0
         ? {
-            keep: ({ taskIndex }) => {
-              const kept = !chance(evictedShare, seed, 'evicted', taskIndex);
-              if (!kept) this.evicted.push(taskIndex);
-              return kept;
+            dynamicSampling: {
+              keep: ({ taskIndex }) => {
+                const kept = !chance(evictedShare, seed, 'evicted', taskIndex);
+                if (!kept) this.evicted.push(taskIndex);
+                return kept;
+              },
+              maxRefills,
             },
           }
         : {}),
-      maxRefills,
-      pause: async () => {
-        this.paused = true;
-      },
-      resume: async () => {
-        this.paused = false;
+      servers: {
+        pause: async () => {
+          this.paused = true;
+        },
+        resume: async () => {
+          this.paused = false;
+        },
       },
     };
   }
@@ -342,14 +358,16 @@ async function timeline(mode: Mode, tasksPerStep: number, milliseconds: readonly
     attemptsPerTask: 1,
     steps,
     version: () => version,
-    nextPlaces: (count) => Array.from({ length: count }, () => next++),
-    taskAt: async (index) => ({ index, task: {} }),
-    rollOut: async ({ index, task, signal }) => {
+    tasks: tasksIn((count) => Array.from({ length: count }, () => next++)),
+    rollout: rolledOutBy(async ({ index, task, signal }) => {
       await sleep(clock, milliseconds[index] ?? 100, signal).catch(() => {});
       return { taskIndex: index, task, attempts: [] };
-    },
-    pause: async () => {
-      pausedAt.push(clock.now());
+    }),
+    servers: {
+      pause: async () => {
+        pausedAt.push(clock.now());
+      },
+      resume: async () => {},
     },
   });
   const trained: { at: number; places: number[]; metrics: Metrics }[] = [];
@@ -495,12 +513,11 @@ test.each([
     attemptsPerTask: 1,
     steps: 3,
     version: () => 0,
-    nextPlaces: (count) => Array.from({ length: count }, () => 0),
-    taskAt: async (index) => ({ index, task: {} }),
-    rollOut: async () => {
+    tasks: tasksIn((count) => Array.from({ length: count }, () => 0)),
+    rollout: rolledOutBy(async () => {
       started++;
       throw new EngineError('all servers are gone');
-    },
+    }),
   });
   await expect(source.take(1)).rejects.toThrow(new EngineError('all servers are gone'));
   const before = started;
@@ -521,13 +538,14 @@ test.each([
     attemptsPerTask: 1,
     steps: 3,
     version: () => 0,
-    nextPlaces: (count) => Array.from({ length: count }, () => 0),
-    taskAt: async (index) => ({ index, task: {} }),
-    rollOut: async ({ index, task }) => ({ taskIndex: index, task, attempts: [] }),
-    pause: async () => void calls.push('pause'),
-    resume: () => {
-      calls.push('resume');
-      return answer();
+    tasks: tasksIn((count) => Array.from({ length: count }, () => 0)),
+    rollout: rolledOutBy(async ({ index, task }) => ({ taskIndex: index, task, attempts: [] })),
+    servers: {
+      pause: async () => void calls.push('pause'),
+      resume: () => {
+        calls.push('resume');
+        return answer();
+      },
     },
   });
   await source.take(1); // and the trainer throws

@@ -1,53 +1,55 @@
 import type { Group, Metrics } from '../types.ts';
-import { GroupPool } from './group-pool.ts';
+import { AdmittedGroups } from './admitted-groups.ts';
+import type { GroupSource, ScheduleParts, ScheduleState } from './group-source.ts';
 import type { Mode } from './mode.ts';
-import type { GroupSource, ScheduleParts, ScheduleState } from './schedule.ts';
 
 /** A step's groups are rolled out when they are asked for; what comes back does not depend on which ended first. */
 export class Synchronous<T> implements GroupSource<T> {
   readonly #parts: ScheduleParts<T>;
-  readonly #pool: GroupPool<T>;
+  readonly #groups: AdmittedGroups<T>;
 
   constructor(mode: Mode, parts: ScheduleParts<T>, state: ScheduleState<T> | undefined) {
     this.#parts = parts;
-    this.#pool = new GroupPool(mode, parts, state);
+    this.#groups = new AdmittedGroups(mode, parts, state);
   }
 
   async take(step: number) {
-    this.#parts.begin?.(step);
-    await collect(this.#pool, this.#parts, step);
-    return takeAll(this.#pool);
+    await collect(this.#groups, this.#parts, step);
+    return takeAll(this.#groups);
   }
 
   async settle() {}
   async renew() {}
-  state = () => this.#pool.state();
-  close = () => this.#pool.close();
+  state = () => this.#groups.state();
+  close = () => this.#groups.close();
 }
 
 /**
- * Rolls out until a step's groups are in the pool and done. With dynamic sampling (DAPO), groups in which every attempt
- * got the same teach nothing and are replaced by those of further tasks, up to a limit of rounds.
+ * Rolls out until all groups of a step are done. With dynamic sampling (DAPO), groups in which every attempt got the
+ * same reward teach nothing and are replaced by those of further tasks, up to a limit of rounds.
  */
-export async function collect<T>(pool: GroupPool<T>, parts: ScheduleParts<T>, step: number): Promise<void> {
-  const { tasksPerStep, keep, maxRefills = Number.POSITIVE_INFINITY } = parts;
+export async function collect<T>(
+  admitted: AdmittedGroups<T>,
+  { rollout, tasksPerStep, attemptsPerTask, dynamicSampling }: ScheduleParts<T>,
+  step: number,
+): Promise<void> {
+  rollout.begin(step, tasksPerStep * attemptsPerTask);
   for (let round = 0; ; round++) {
-    pool.admit(tasksPerStep - pool.size, step);
-    while (pool.running.length > 0) await pool.changed();
-    pool.throwIfFailed();
-    const fresh = pool.finished.filter(({ judged }) => !judged).sort((a, b) => a.order - b.order);
-    const groups =
-      (await parts.scoreBatch?.(fresh.map(({ group }) => group))) ?? fresh.map(({ group }) => group);
-    for (const [at, ticket] of fresh.entries()) {
-      const scored = { ...ticket, group: groups[at]!, judged: true };
-      pool.replace(scored);
-      if (keep && !keep(scored.group)) pool.evict(scored);
+    admitted.admit(tasksPerStep - admitted.size, step);
+    while (admitted.running.length > 0) await admitted.changed();
+    admitted.throwIfFailed();
+    const fresh = admitted.finished.filter(({ judged }) => !judged).sort((a, b) => a.order - b.order);
+    const groups = await rollout.scoreBatch(fresh.map(({ group }) => group));
+    for (const [at, finished] of fresh.entries()) {
+      const scored = { ...finished, group: groups[at]!, judged: true };
+      admitted.replace(scored);
+      if (dynamicSampling && !dynamicSampling.keep(scored.group)) admitted.evict(scored);
     }
-    if (pool.size >= tasksPerStep || round >= maxRefills) return;
+    if (!dynamicSampling || admitted.size >= tasksPerStep || round >= dynamicSampling.maxRefills) return;
   }
 }
 
-export function takeAll<T>(pool: GroupPool<T>): { groups: Group<T>[]; metrics: Metrics } {
-  const groups = pool.remove(pool.finished).map(({ group }) => group);
-  return { groups, metrics: pool.takeEvicted() };
+export function takeAll<T>(admitted: AdmittedGroups<T>): { groups: Group<T>[]; metrics: Metrics } {
+  const groups = admitted.remove(admitted.finished).map(({ group }) => group);
+  return { groups, metrics: admitted.takeEvicted() };
 }

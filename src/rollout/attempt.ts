@@ -3,13 +3,13 @@ import { DEFAULT_SAMPLING } from '../agent/sampling.ts';
 import { runTrajectory } from '../agent/trajectory.ts';
 import { createChat } from '../chat/chat.ts';
 import { sleep } from '../lib/clock.ts';
-import type { RolloutOptions } from '../rollout.ts';
 import type { Scored } from '../types.ts';
 import type { RenderPrompt } from './first-prompt.ts';
+import type { SharedOptions } from './options.ts';
 import { type Scoring, scoreAttempt } from './score.ts';
 
 /** One attempt of a task. */
-interface AttemptSetup<T> {
+export interface AttemptSetup<T> {
   readonly step: number;
   readonly taskIndex: number;
   readonly task: T;
@@ -20,7 +20,7 @@ interface AttemptSetup<T> {
 
 /** One attempt and its score. A failed environment is tried again from the start; the rest is final. */
 export async function attemptTask<T>(
-  options: Omit<RolloutOptions<T>, 'tasks' | 'attempts' | 'step'>,
+  options: SharedOptions<T>,
   setup: AttemptSetup<T>,
   scoring: Scoring<T>,
 ): Promise<Scored<T>> {

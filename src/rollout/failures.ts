@@ -2,6 +2,8 @@ import { causeOf } from '../agent/trajectory.ts';
 import { ConfigError, EngineError, RewardError, ToolError } from '../errors.ts';
 import type { Trajectory } from '../types.ts';
 
+export type Failures<T> = ReturnType<typeof watchFailures<T>>;
+
 /** Counts failures by cause; says when there are too many, and throws the error that names cause and example. */
 export function watchFailures<T>(tolerateFailedShare = 0.5) {
   let planned = 0;

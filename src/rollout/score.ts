@@ -1,5 +1,5 @@
 import type { ChatFormat } from '../chat/format.ts';
-import { RewardError } from '../errors.ts';
+import { ConfigError, RewardError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
 import type { Reward } from '../reward/reward.ts';
@@ -74,6 +74,18 @@ async function scoreBeside<T>(
         : unscored(attempt.trajectory, end),
     );
   }
+}
+
+/** Without rewards the agent must score each trajectory itself. */
+export function checkOwnScores<T>({ attempts }: Group<T>): void {
+  const unscored = attempts.find(({ trajectory: { end }, reward }) => {
+    return reward === undefined && (end.kind === 'completed' || end.kind === 'truncated');
+  });
+  if (!unscored) return;
+  throw new ConfigError(
+    `rewards is empty, and the agent did not score trajectory ${unscored.trajectory.id} itself; give a reward, or call ` +
+      'context.reward(value) in the agent',
+  );
 }
 
 function endOfScoring(error: unknown, signal: AbortSignal): End {

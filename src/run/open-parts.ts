@@ -4,7 +4,6 @@ import { createSampler, type Sampler } from '../dataset/sampler.ts';
 import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
 import { type Gateway, gateway } from '../gateway/gateway.ts';
-import { algorithmFor } from '../group-source.ts';
 import { checkLogprobs } from '../inference/check-server.ts';
 import { hashSeed } from '../lib/random.ts';
 import { isOffPolicy } from '../modes/mode.ts';
@@ -23,10 +22,11 @@ import {
   writeOptions,
 } from '../watch/run-directory.ts';
 import { lockRun } from '../watch/run-lock.ts';
+import { algorithmFor } from './algorithm-for.ts';
 import { findSpeaking, openChatFormat } from './chat-format.ts';
 
 /** What a run is made of. */
-export interface Parts {
+export interface Parts<T> {
   /** Where it goes on. */
   readonly resumed: Checkpoint | undefined;
   readonly format: ChatFormat;
@@ -36,7 +36,7 @@ export interface Parts {
   readonly critic: Trainer | undefined;
   readonly server: Gateway;
   readonly sendFirst: boolean;
-  readonly sampler: Sampler;
+  readonly sampler: Sampler<T>;
   readonly algorithm: Algorithm;
   /** Said with the first step. */
   readonly notice: string | undefined;
@@ -44,7 +44,7 @@ export interface Parts {
 }
 
 /** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
-export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts> {
+export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts<T>> {
   const { signal } = options;
   const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
   const backend: Backend = options.backend ?? embedded();

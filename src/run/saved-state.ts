@@ -1,6 +1,6 @@
 import type { SamplerState } from '../dataset/sampler.ts';
 import { ConfigError } from '../errors.ts';
-import type { FinishedTicket, ScheduleState } from '../modes/schedule.ts';
+import type { FinishedGroup, ScheduleState, TaskOrder } from '../modes/group-source.ts';
 import type { UpdateState } from '../training/update-policy.ts';
 import type { Group } from '../types.ts';
 import { readGroups } from '../watch/checkpoint-groups.ts';
@@ -17,25 +17,27 @@ export interface RunState {
 
 /** Groups that are done lie beside it (watch/checkpoint-groups.ts), in the same order. */
 interface SavedSchedule extends Omit<ScheduleState<unknown>, 'finished'> {
-  readonly finished: readonly Omit<FinishedTicket<unknown>, 'group'>[];
+  readonly finished: readonly Omit<FinishedGroup<unknown>, 'group'>[];
 }
 
+export const runStateOf = ({ state }: Checkpoint) => state as unknown as RunState;
+
 export function savedSchedule<T>(schedule: ScheduleState<T>): SavedSchedule {
-  return { ...schedule, finished: schedule.finished.map(({ group: _, ...ticket }) => ticket) };
+  return { ...schedule, finished: schedule.finished.map(({ group: _, ...admitted }) => admitted) };
 }
 
 /** Groups in progress when the checkpoint was made, with the tasks of the dataset. */
 export async function readSchedule<T>(
-  { path, state }: Checkpoint,
-  taskAt: (place: number) => Promise<{ readonly index: number; readonly task: T }>,
+  checkpoint: Checkpoint,
+  tasks: Pick<TaskOrder<T>, 'at'>,
 ): Promise<ScheduleState<T> | undefined> {
-  const { schedule } = state as Partial<RunState>;
+  const { schedule } = runStateOf(checkpoint);
   if (!schedule) return undefined;
-  const groups = schedule.finished.length > 0 ? await readGroups(path) : [];
+  const groups = schedule.finished.length > 0 ? await readGroups(checkpoint.path) : [];
   const finished = await Promise.all(
-    schedule.finished.map(async (ticket, at) => {
-      const { index, task } = await taskAt(ticket.place);
-      return { ...ticket, group: withTask(groups[at]!, index, task) };
+    schedule.finished.map(async (admitted, at) => {
+      const { index, task } = await tasks.at(admitted.place);
+      return { ...admitted, group: withTask(groups[at]!, index, task) };
     }),
   );
   return { ...schedule, finished };

@@ -1,23 +1,23 @@
 import type { Group, Metrics } from '../types.ts';
+import type { AdmittedGroup, Evicted, FinishedGroup, ScheduleParts, ScheduleState } from './group-source.ts';
 import type { Mode } from './mode.ts';
-import type { Evicted, FinishedTicket, ScheduleParts, ScheduleState, Ticket } from './schedule.ts';
 
-interface Flight {
-  readonly ticket: Ticket;
+interface RunningGroup {
+  readonly admitted: AdmittedGroup;
   readonly controller: AbortController;
   readonly ended: Promise<void>;
 }
 
 /**
- * The groups of a run that were admitted and not yet trained on: those in progress, those that are done. Every change
- * of it is synchronous, so its state is whole at any moment.
+ * The groups of a run that were admitted and not yet trained on: those in progress and those that are done. It changes
+ * only synchronously, so its state is whole at any moment.
  */
-export class GroupPool<T> {
+export class AdmittedGroups<T> {
   readonly #mode: Mode;
   readonly #parts: ScheduleParts<T>;
-  readonly #running = new Map<number, Flight>();
+  readonly #running = new Map<number, RunningGroup>();
   readonly #cancelled = new Set<Promise<void>>();
-  #finished: FinishedTicket<T>[] = [];
+  #finished: FinishedGroup<T>[] = [];
   /** Attempts numbered so far in `#step`, by place. */
   readonly #numbered = new Map<number, number>();
   #step = 0;
@@ -27,13 +27,13 @@ export class GroupPool<T> {
   #evicted: Evicted = NONE;
   #error: { readonly cause: unknown } | undefined;
   #wake: (() => void)[] = [];
-  readonly #onFinished: (ticket: FinishedTicket<T>) => void;
+  readonly #onFinished: (finished: FinishedGroup<T>) => void;
 
   constructor(
     mode: Mode,
     parts: ScheduleParts<T>,
     state: ScheduleState<T> | undefined,
-    onFinished: (ticket: FinishedTicket<T>) => void = () => {},
+    onFinished: (finished: FinishedGroup<T>) => void = () => {},
   ) {
     this.#mode = mode;
     this.#parts = parts;
@@ -47,16 +47,16 @@ export class GroupPool<T> {
     for (const { step, place, firstAttempt, attempts } of [...state.running, ...state.finished]) {
       this.#number(step, place, Math.max(0, firstAttempt + attempts - this.#number(step, place, 0)));
     }
-    for (const ticket of state.running) this.#start(ticket);
+    for (const admitted of state.running) this.#start(admitted);
   }
 
   /** In the order in which they ended. */
-  get finished(): readonly FinishedTicket<T>[] {
+  get finished(): readonly FinishedGroup<T>[] {
     return this.#finished;
   }
 
-  get running(): readonly Ticket[] {
-    return [...this.#running.values()].map(({ ticket }) => ticket);
+  get running(): readonly AdmittedGroup[] {
+    return [...this.#running.values()].map(({ admitted }) => admitted);
   }
 
   get size(): number {
@@ -77,7 +77,7 @@ export class GroupPool<T> {
   admit(count: number, step: number, attempts = this.#parts.attemptsPerTask): void {
     if (count <= 0 || this.#error) return; // a run that must stop starts nothing more
     const again = this.#waiting.splice(0, count);
-    this.admitPlaces([...again, ...this.#parts.nextPlaces(count - again.length)], step, attempts);
+    this.admitPlaces([...again, ...this.#parts.tasks.next(count - again.length)], step, attempts);
   }
 
   admitPlaces(places: readonly number[], step: number, attempts = this.#parts.attemptsPerTask): void {
@@ -89,29 +89,29 @@ export class GroupPool<T> {
   }
 
   /** Takes finished groups out, in the order in which they were admitted. */
-  remove(tickets: readonly FinishedTicket<T>[]): FinishedTicket<T>[] {
-    const orders = new Set(tickets.map(({ order }) => order));
+  remove(groups: readonly FinishedGroup<T>[]): FinishedGroup<T>[] {
+    const orders = new Set(groups.map(({ order }) => order));
     this.#finished = this.#finished.filter(({ order }) => !orders.has(order));
-    return [...tickets].sort((one, other) => one.order - other.order);
+    return [...groups].sort((one, other) => one.order - other.order);
   }
 
-  replace(ticket: FinishedTicket<T>): void {
-    this.#finished = this.#finished.map((one) => (one.order === ticket.order ? ticket : one));
+  replace(finished: FinishedGroup<T>): void {
+    this.#finished = this.#finished.map((one) => (one.order === finished.order ? finished : one));
   }
 
   /** Takes a group without spread out for good: as if it had not been admitted. */
-  evict(ticket: FinishedTicket<T>): void {
-    this.remove([ticket]);
+  evict(finished: FinishedGroup<T>): void {
+    this.remove([finished]);
     this.#leftOut++;
     const { groups, tokens } = this.#evicted;
-    this.#evicted = { groups: groups + 1, tokens: tokens + tokensOf(ticket.group) };
+    this.#evicted = { groups: groups + 1, tokens: tokens + tokensOf(finished.group) };
   }
 
   /** What was left out, as metrics; counted from 0 again. */
   takeEvicted(): Metrics {
     const { groups, tokens } = this.#evicted;
     this.#evicted = NONE;
-    if (!this.#parts.keep) return {};
+    if (!this.#parts.dynamicSampling) return {};
     return {
       'training/filter_groups/evicted_samples': groups,
       'training/filter_groups/evicted_tokens': tokens,
@@ -119,15 +119,15 @@ export class GroupPool<T> {
   }
 
   /** Ends all groups in progress, and says which they were. */
-  cancelAll(why: string): Ticket[] {
-    const flights = [...this.#running.values()];
+  cancelAll(why: string): AdmittedGroup[] {
+    const cancelled = [...this.#running.values()];
     this.#running.clear();
-    for (const { controller, ended } of flights) {
+    for (const { controller, ended } of cancelled) {
       controller.abort(why);
       this.#cancelled.add(ended);
       void ended.finally(() => this.#cancelled.delete(ended));
     }
-    return flights.map(({ ticket }) => ticket);
+    return cancelled.map(({ admitted }) => admitted);
   }
 
   /** Tasks that go before new ones, the first of them first. */
@@ -179,18 +179,19 @@ export class GroupPool<T> {
     return first;
   }
 
-  #start(ticket: Ticket): void {
+  #start(admitted: AdmittedGroup): void {
+    const { order } = admitted;
     const controller = new AbortController();
-    const ended = this.#rollOut(ticket, controller.signal)
+    const ended = this.#rollOut(admitted, controller.signal)
       .then(
         (group) => {
-          if (!this.#running.delete(ticket.order)) return;
-          const finished = { ...ticket, group };
+          if (!this.#running.delete(order)) return;
+          const finished = { ...admitted, group };
           this.#finished.push(finished);
           this.#onFinished(finished);
         },
         (cause: unknown) => {
-          if (this.#running.delete(ticket.order)) this.#error ??= { cause };
+          if (this.#running.delete(order)) this.#error ??= { cause };
         },
       )
       .catch((cause: unknown) => {
@@ -201,13 +202,14 @@ export class GroupPool<T> {
         this.#wake = [];
         for (const resolve of waiting) resolve();
       });
-    this.#running.set(ticket.order, { ticket, controller, ended });
+    this.#running.set(order, { admitted, controller, ended });
   }
 
-  async #rollOut(ticket: Ticket, signal: AbortSignal): Promise<Group<T>> {
-    const { order: _, place, version: __, ...request } = ticket;
-    const { attemptsPerTask, taskAt, rollOut } = this.#parts;
-    return rollOut({ ...request, ...(await taskAt(place)), wanted: attemptsPerTask, signal });
+  async #rollOut(admitted: AdmittedGroup, signal: AbortSignal): Promise<Group<T>> {
+    const { attemptsPerTask, tasks, rollout } = this.#parts;
+    const { place, step, firstAttempt, attempts } = admitted;
+    const { index, task } = await tasks.at(place);
+    return rollout.group({ index, task, step, firstAttempt, attempts, wanted: attemptsPerTask, signal });
   }
 }
 

@@ -1,0 +1,43 @@
+import type { Algorithm } from '../training/algorithm.ts';
+import type { Metrics } from '../types.ts';
+import { firstStepNotices } from './first-step-notices.ts';
+
+interface NoticesOptions {
+  readonly tasksPerStep: number;
+  readonly hasTools: boolean;
+  readonly dynamicSampling: Algorithm['dynamicSampling'];
+  /** Said with the first step: what the mode changed of the algorithm. */
+  readonly first: string | undefined;
+}
+
+/** Sentences for the user, with each step: what looks wrong, and what to do. */
+export class Notices {
+  readonly #options: NoticesOptions;
+
+  constructor(options: NoticesOptions) {
+    this.#options = options;
+  }
+
+  /** `groups`: how many were trained on. */
+  ofUpdate(groups: number, update: { readonly notices: readonly string[] }): string[] {
+    return [...this.#fewGroups(groups), ...update.notices];
+  }
+
+  ofStep(step: number, metrics: Metrics): string[] {
+    if (step !== 1) return [];
+    const { first, hasTools } = this.#options;
+    return [...(first === undefined ? [] : [first]), ...firstStepNotices(metrics, hasTools)];
+  }
+
+  /** Dynamic sampling gave up before the step had its groups. */
+  #fewGroups(groups: number): string[] {
+    const { dynamicSampling, tasksPerStep } = this.#options;
+    if (!dynamicSampling || groups >= tasksPerStep) return [];
+    const { maxRefills } = dynamicSampling;
+    const left =
+      groups === 0 ? `None of ${tasksPerStep} groups is` : `${groups} of ${tasksPerStep} groups are`;
+    return [
+      `${left} left to train on: in the others all attempts got the same, and dynamic sampling stops after ${maxRefills} ${maxRefills === 1 ? 'refill' : 'refills'} (dynamicSampling.maxRefills). Use harder or easier tasks, or allow more.`,
+    ];
+  }
+}
