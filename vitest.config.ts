@@ -5,12 +5,11 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 export default defineConfig({
   resolve: {
-    alias: {
-      'rollcall/testing': here('testing/index.ts'),
-      'rollcall/langchain': here('src/agent/adapters/langchain.ts'),
-      'rollcall/ai-sdk': here('src/agent/adapters/ai-sdk.ts'),
-      rollcall: here('src/index.ts'),
-    },
+    alias: [
+      { find: 'rollcall/testing', replacement: here('testing/index.ts') },
+      { find: /^rollcall\/([\w-]+)$/, replacement: `${here('src/exports')}/$1.ts` },
+      { find: /^rollcall$/, replacement: here('src/index.ts') },
+    ],
   },
   test: {
     include: ['{src,testing,test,examples}/**/*.test.ts'],

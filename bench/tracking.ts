@@ -6,8 +6,9 @@
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { agent, mlflow, mlflowTraces, reward, rollout, type Tracker, tensorboard, wandb } from 'rollcall';
+import { agent, reward, rollout } from 'rollcall';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { mlflow, mlflowTraces, type Tracker, tensorboard, wandb } from 'rollcall/trackers';
 import { readFlags } from '../scripts/flags.ts';
 import { atLeast, conclude, holds } from '../scripts/verdict.ts';
 import { realClock } from '../src/lib/clock.ts';

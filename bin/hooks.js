@@ -4,14 +4,17 @@ import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { transformSync } from 'amaro';
 
-let aliases = {};
+let entries = {};
+let subpaths = '';
 
 export function initialize(data) {
-  aliases = data;
+  ({ entries, subpaths } = data);
 }
 
 export function resolve(specifier, context, next) {
-  return next(aliases[specifier] ?? specifier, context);
+  const [, name] = /^rollcall\/([\w-]+)$/.exec(specifier) ?? [];
+  const file = entries[specifier] ?? (name === undefined ? specifier : subpaths.replace('*', name));
+  return next(file, context);
 }
 
 export async function load(url, context, next) {

@@ -10,9 +10,8 @@ const entry = (path) => new URL(fromSource ? `${path}.ts` : `dist/${path}.js`, r
 
 register('./hooks.js', import.meta.url, {
   data: {
-    rollcall: entry('src/index'),
-    'rollcall/testing': entry('testing/index'),
-    'rollcall/langchain': entry('src/agent/adapters/langchain'),
-    'rollcall/ai-sdk': entry('src/agent/adapters/ai-sdk'),
+    // `rollcall/NAME` is the file NAME of src/exports, except for the two entries named here.
+    entries: { rollcall: entry('src/index'), 'rollcall/testing': entry('testing/index') },
+    subpaths: entry('src/exports/*'),
   },
 });

@@ -9,18 +9,8 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import {
-  agent,
-  arrayDataset,
-  embedded,
-  mlflow,
-  mlflowTraces,
-  reward,
-  type StepReport,
-  tensorboard,
-  train,
-  wandb,
-} from 'rollcall';
+import { agent, arrayDataset, embedded, reward, type StepReport, train } from 'rollcall';
+import { mlflow, mlflowTraces, tensorboard, wandb } from 'rollcall/trackers';
 import { tinyModel } from '../test/tiny-model.ts';
 import { type WandbState, wandbStandIn } from '../test/trackers-stand-ins.ts';
 import { conclude, holds } from './verdict.ts';

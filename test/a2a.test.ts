@@ -9,8 +9,9 @@ import {
   JsonRpcTransportHandler,
   ServerCallContext,
 } from '@a2a-js/sdk/server';
-import { a2aTools, rollout, type ToolSchema, toA2aSkills, toolLoop } from 'rollcall';
+import { rollout, toolLoop } from 'rollcall';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+import { a2aTools, type ToolSchema, toA2aSkills } from 'rollcall/tools';
 import { expect, onTestFinished, test } from 'vitest';
 
 const { tokenizer, format } = byteModel();

@@ -2,24 +2,9 @@ import { existsSync } from 'node:fs';
 import { cp, mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type AdamOptions,
-  agent,
-  arrayDataset,
-  type Backend,
-  dapo,
-  embedded,
-  grpo,
-  ppo,
-  readBatchFile,
-  remax,
-  replayBatch,
-  reward,
-  type StepReport,
-  type Trainer,
-  type TrainOptions,
-  train,
-} from 'rollcall';
+import { agent, arrayDataset, embedded, reward, type StepReport, type TrainOptions, train } from 'rollcall';
+import { dapo, grpo, ppo, readBatchFile, remax, replayBatch } from 'rollcall/algorithms';
+import type { AdamOptions, Backend, Trainer } from 'rollcall/ports';
 import { beforeAll, expect, test, vi } from 'vitest';
 import { TrainerError } from '../src/errors.ts';
 import { readStepIndex } from '../src/watch/trajectory-store.ts';

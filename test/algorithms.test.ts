@@ -1,19 +1,9 @@
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type Algorithm,
-  createBatch,
-  dapo,
-  embedded,
-  type Group,
-  grpo,
-  type OptimizerOptions,
-  type Outputs,
-  ppo,
-  type Trainer,
-  updatePolicy,
-} from 'rollcall';
+import { type Algorithm, createBatch, embedded, type Group, updatePolicy } from 'rollcall';
+import { dapo, grpo, type OptimizerOptions, ppo } from 'rollcall/algorithms';
+import type { Outputs, Trainer } from 'rollcall/ports';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { scoredAttempt } from '../testing/tabular-task.ts';
 import { tinyModel } from './tiny-model.ts';

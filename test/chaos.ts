@@ -4,7 +4,8 @@
  * is left running. Throws what does not hold.
  */
 import { fileURLToPath } from 'node:url';
-import { agent, gateway, reward, rollout, type Trajectory } from 'rollcall';
+import { agent, reward, rollout, type Trajectory } from 'rollcall';
+import { gateway } from 'rollcall/scheduling';
 import { byteModel } from 'rollcall/testing';
 import { SglangServer } from '../src/inference/sglang.ts';
 import { VllmServer } from '../src/inference/vllm.ts';

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { answerQuestion, openQuestions } from 'rollcall';
+import { answerQuestion, openQuestions } from 'rollcall/users';
 import { expect, test } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 

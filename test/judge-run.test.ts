@@ -5,17 +5,10 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  arrayDataset,
-  type ChatEndpointOptions,
-  chatEndpoint,
-  embedded,
-  judgeReward,
-  type Scored,
-  singleTurn,
-  type TrainOptions,
-  train,
-} from 'rollcall';
+import { arrayDataset, embedded, type Scored, type TrainOptions, train } from 'rollcall';
+import { singleTurn } from 'rollcall/agents';
+import { judgeReward } from 'rollcall/rewards';
+import { type ChatEndpointOptions, chatEndpoint } from 'rollcall/services';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 

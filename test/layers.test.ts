@@ -17,7 +17,18 @@ const STAGES = [
   'engine',
   'serve',
 ];
-const SPINE = ['rollout', 'train', 'evaluate', 'options', 'index', 'cli', 'quickstart', 'run', 'sft']; // wire the stages together
+const SPINE = [
+  'rollout',
+  'train',
+  'evaluate',
+  'options',
+  'index',
+  'exports',
+  'cli',
+  'quickstart',
+  'run',
+  'sft',
+]; // wire the stages together
 
 const part = (file: string) => file.split('/')[0]!.replace(/\.ts$/, '');
 

@@ -5,20 +5,19 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import fc from 'fast-check';
+import { rollout, toolLoop } from 'rollcall';
+import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
 import {
   fromA2aSkills,
   fromMcpTool,
   loadToolFile,
   type McpServerConfig,
   mcpTools,
-  rollout,
   type ToolBox,
   type ToolSchema,
   toA2aSkills,
   toMcpTool,
-  toolLoop,
-} from 'rollcall';
-import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+} from 'rollcall/tools';
 import { afterEach, beforeAll, expect, test, vi } from 'vitest';
 
 const { tokenizer, format } = byteModel();

@@ -4,26 +4,17 @@ import { join } from 'node:path';
 import {
   agent,
   arrayDataset,
-  asynchronous,
-  type Backend,
-  corrections,
-  dapo,
   embedded,
   type Group,
-  gpg,
-  grpo,
   type Mode,
-  oneStepOff,
-  overSample,
-  partial,
-  remax,
   reward,
   type StepReport,
-  synchronous,
   type TrainOptions,
-  tailRounds,
   train,
 } from 'rollcall';
+import { corrections, dapo, gpg, grpo, remax } from 'rollcall/algorithms';
+import type { Backend } from 'rollcall/ports';
+import { asynchronous, oneStepOff, overSample, partial, synchronous, tailRounds } from 'rollcall/scheduling';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { hashSeed } from '../src/lib/random.ts';
 import { readGroups } from '../src/watch/checkpoint-groups.ts';

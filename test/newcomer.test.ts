@@ -30,7 +30,8 @@ function runFile(
   const path = join(folder, `run-${++files}.ts`);
   writeFileSync(
     path,
-    `import { agent, arrayDataset, embedded, jsonl, reward, tool, toolLoop } from 'rollcall';
+    `import { agent, arrayDataset, embedded, reward, tool, toolLoop } from 'rollcall';
+import { jsonl } from 'rollcall/datasets';
 const add = () => tool({ name: 'add', description: 'Adds.', input: { type: 'object', properties: {} }, run: () => '3' });
 export const options = async () => ({
   model: ${changes.model ?? JSON.stringify(model)},

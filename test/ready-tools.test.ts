@@ -2,8 +2,11 @@
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { codeReward, openSandbox, reward, rollout, type Tool, toolLoop, toolsFromConfig } from 'rollcall';
+import { reward, rollout, type Tool, toolLoop } from 'rollcall';
+import { codeReward } from 'rollcall/rewards';
+import { openSandbox } from 'rollcall/services';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { toolsFromConfig } from 'rollcall/tools';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
 const { tokenizer, format } = byteModel();

@@ -1,7 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { embedded, gateway, type Policy, programs, reward, rollout, tool, toolLoop } from 'rollcall';
+import { embedded, reward, rollout, tool, toolLoop } from 'rollcall';
+import { gateway, type Policy, programs } from 'rollcall/scheduling';
 import {
   byteModel,
   drawTrajectory,

@@ -2,14 +2,9 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type DescribedAgentOptions,
-  openDescribedAgent,
-  type ResolvedRun,
-  resolveRun,
-  reward,
-  rollout,
-} from 'rollcall';
+import { reward, rollout } from 'rollcall';
+import { type DescribedAgentOptions, openDescribedAgent } from 'rollcall/agents';
+import { type ResolvedRun, resolveRun } from 'rollcall/options';
 import {
   byteModel,
   type ScriptedEngineOptions,

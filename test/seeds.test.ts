@@ -1,7 +1,7 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { resolveRun } from 'rollcall';
+import { resolveRun } from 'rollcall/options';
 import { describe, expect, test } from 'vitest';
 
 /** The seeds' command lines and YAML blocks, letter by letter (a `#` comment of a shell line left out). */

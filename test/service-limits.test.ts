@@ -4,19 +4,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  type Agent,
-  chatEndpoint,
-  judgeReward,
-  loadInteractionFile,
-  type Reward,
-  requestLimiter,
-  reward,
-  rollout,
-  toolLoop,
-  toolsFromConfig,
-} from 'rollcall';
+import { type Agent, type Reward, reward, rollout, toolLoop } from 'rollcall';
+import { judgeReward } from 'rollcall/rewards';
+import { chatEndpoint, requestLimiter } from 'rollcall/services';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { toolsFromConfig } from 'rollcall/tools';
+import { loadInteractionFile } from 'rollcall/users';
 import { expect, onTestFinished, test } from 'vitest';
 
 const { tokenizer, format } = byteModel();

@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { agent, arrayDataset, embedded, grpo, reward, type TrainOptions, train } from 'rollcall';
+import { agent, arrayDataset, embedded, reward, type TrainOptions, train } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
 import { beforeAll, expect, test } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 

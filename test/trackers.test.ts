@@ -3,22 +3,8 @@ import { appendFile, mkdtemp, readdir, readFile, writeFile } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import {
-  agent,
-  arrayDataset,
-  embedded,
-  mlflow,
-  mlflowTraces,
-  otlp,
-  reward,
-  type StepReport,
-  type Tracker,
-  type TrainOptions,
-  tensorboard,
-  train,
-  wandb,
-  weaveTraces,
-} from 'rollcall';
+import { agent, arrayDataset, embedded, reward, type StepReport, type TrainOptions, train } from 'rollcall';
+import { mlflow, mlflowTraces, otlp, type Tracker, tensorboard, wandb, weaveTraces } from 'rollcall/trackers';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 import {

@@ -5,17 +5,8 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import fc from 'fast-check';
-import {
-  agent,
-  type Chat,
-  errors,
-  gateway,
-  type Limits,
-  reward,
-  rollout,
-  type Trajectory,
-  tool,
-} from 'rollcall';
+import { agent, type Chat, errors, type Limits, reward, rollout, type Trajectory, tool } from 'rollcall';
+import { gateway } from 'rollcall/scheduling';
 import {
   byteModel,
   type ScriptedReply,

@@ -1,6 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { BYTE_CHARACTERS } from '../src/chat/byte-level.ts';
 import { type ChatFormatOptions, createChatFormat } from '../src/chat/chat-format.ts';
 import type { ChatFormat } from '../src/chat/format.ts';
 import { createTokenizer, type Tokenizer } from '../src/chat/tokenizer.ts';
@@ -34,15 +35,6 @@ export const BYTE_TEMPLATE = [
   "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}",
 ].join('\n');
 
-/** The byte-level alphabet of GPT-2: printable bytes stand for themselves, the rest from U+0100 on. */
-function byteAlphabet(): string[] {
-  let next = 0x100;
-  return Array.from({ length: 256 }, (_, byte) => {
-    const printable = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
-    return String.fromCharCode(printable ? byte : next++);
-  });
-}
-
 /** The contents of `tokenizer.json`. */
 export function byteTokenizerJson(): object {
   const special = SPECIAL.map((content, index) => ({
@@ -71,7 +63,7 @@ export function byteTokenizerJson(): object {
       end_of_word_suffix: '',
       fuse_unk: false,
       byte_fallback: false,
-      vocab: Object.fromEntries(byteAlphabet().map((character, byte) => [character, byte])),
+      vocab: Object.fromEntries(BYTE_CHARACTERS.map((character, byte) => [character, byte])),
       merges: [],
     },
   };

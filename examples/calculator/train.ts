@@ -1,4 +1,5 @@
-import { grpo, openDataset, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
+import { openDataset, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
 import { z } from 'zod';
 
 // A task is a plain row.

@@ -9,17 +9,11 @@
  * The demonstrations mostly stop one short or forget the condition; and more than half of them
  * begin with a call that cannot be run, and make it good when told so.
  */
-import {
-  arrayDataset,
-  codeTool,
-  createRandom,
-  grpo,
-  hashSeed,
-  openSandbox,
-  reward,
-  type TrainOptions,
-  toolLoop,
-} from 'rollcall';
+import { arrayDataset, reward, type TrainOptions, toolLoop } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
+import { createRandom, hashSeed } from 'rollcall/datasets';
+import { openSandbox } from 'rollcall/services';
+import { codeTool } from 'rollcall/tools';
 import type { Exercise } from './exercise.ts';
 
 type Kind = 'sum' | 'even' | 'odd' | 'doubles';

@@ -9,18 +9,11 @@
  * Which sign it is cannot be known, so one answer is right in a third of the tasks at best; the right second one
  * follows from the hint. The demonstrations mostly repeat their answer.
  */
-import {
-  arrayDataset,
-  createRandom,
-  grpo,
-  gsm8kInteraction,
-  hashSeed,
-  type Interaction,
-  interaction,
-  stepsReward,
-  type TrainOptions,
-  toolLoop,
-} from 'rollcall';
+import { arrayDataset, type TrainOptions, toolLoop } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
+import { createRandom, hashSeed } from 'rollcall/datasets';
+import { stepsReward } from 'rollcall/rewards';
+import { gsm8kInteraction, type Interaction, interaction } from 'rollcall/users';
 import type { Exercise } from './exercise.ts';
 
 type Smudged = {

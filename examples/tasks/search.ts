@@ -11,17 +11,10 @@
  * The demonstrations mostly answer a question about a friend with what the first paragraph says. A retriever that
  * returns any paragraph leaves nothing but a guess: one of 16.
  */
-import {
-  arrayDataset,
-  createRandom,
-  grpo,
-  hashSeed,
-  localSearchTool,
-  reward,
-  type Tool,
-  type TrainOptions,
-  toolLoop,
-} from 'rollcall';
+import { arrayDataset, reward, type Tool, type TrainOptions, toolLoop } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
+import { createRandom, hashSeed } from 'rollcall/datasets';
+import { localSearchTool } from 'rollcall/tools';
 import type { Exercise } from './exercise.ts';
 
 const words = (list: string) => list.split(' ');

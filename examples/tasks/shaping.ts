@@ -2,7 +2,8 @@
  * The code interpreter's task with a reward for the way as well, in the keys and amounts that verl's users write.
  * The answer's reward does not mind a broken call that is made good; shaping does.
  */
-import { shapingReward, type TrainOptions } from 'rollcall';
+import type { TrainOptions } from 'rollcall';
+import { shapingReward } from 'rollcall/rewards';
 import { codeTask, correct, type RangeSum } from './code.ts';
 import type { Exercise } from './exercise.ts';
 

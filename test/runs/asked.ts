@@ -1,4 +1,6 @@
-import { arrayDataset, embedded, humanInteraction, stepsReward, type TrainOptions, toolLoop } from 'rollcall';
+import { arrayDataset, embedded, type TrainOptions, toolLoop } from 'rollcall';
+import { stepsReward } from 'rollcall/rewards';
+import { humanInteraction } from 'rollcall/users';
 
 type Question = { question: string; person: boolean };
 

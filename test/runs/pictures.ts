@@ -1,6 +1,7 @@
 import { deflateSync } from 'node:zlib';
 import crc32 from 'crc-32';
-import { arrayDataset, type Backend, embedded, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
+import { arrayDataset, embedded, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
+import type { Backend } from 'rollcall/ports';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
 
 type Picture = { name: string; picture: Uint8Array };

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openSandbox, type Sandbox } from 'rollcall';
+import { openSandbox, type Sandbox } from 'rollcall/services';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findBoxPrograms } from '../../src/services/sandbox/bubblewrap.ts';
 import { startBoxedNode } from '../../src/services/sandbox/node-box.ts';

@@ -2,25 +2,18 @@
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { type Agent, agent, type Limits, type Message, reward, rollout, type Task, tool } from 'rollcall';
 import {
-  type Agent,
-  agent,
   agentsByName,
   builtInAgents,
   failedToolCalls,
   isCorrect,
-  type Limits,
   loadAgent,
   loadAgentFile,
-  type Message,
   repeatedReplies,
   replySays,
-  reward,
-  rollout,
-  type Task,
-  tool,
   toolSucceeded,
-} from 'rollcall';
+} from 'rollcall/agents';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
 import { describe, expect, test } from 'vitest';
 

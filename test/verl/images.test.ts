@@ -2,16 +2,10 @@
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  imageBlobs,
-  openDescribedAgent,
-  reward,
-  rollout,
-  type TaskRow,
-  taskRow,
-  tool,
-  toolLoop,
-} from 'rollcall';
+import { reward, rollout, tool, toolLoop } from 'rollcall';
+import { openDescribedAgent } from 'rollcall/agents';
+import { type TaskRow, taskRow } from 'rollcall/datasets';
+import { imageBlobs } from 'rollcall/services';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
 import { expect, test } from 'vitest';
 import { png } from '../runs/pictures.ts';

@@ -4,9 +4,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { reward, rollout, type Task, tool, toolLoop } from 'rollcall';
+import type { RolloutOptions } from 'rollcall/options';
+import { chatEndpoint } from 'rollcall/services';
+import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
 import {
   answerQuestion,
-  chatEndpoint,
   gsm8kInteraction,
   humanInteraction,
   type Interaction,
@@ -15,15 +18,8 @@ import {
   llmInteraction,
   loadInteractionFile,
   openQuestions,
-  type RolloutOptions,
-  reward,
-  rollout,
   scriptedInteraction,
-  type Task,
-  tool,
-  toolLoop,
-} from 'rollcall';
-import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+} from 'rollcall/users';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
 const { tokenizer, format } = byteModel();

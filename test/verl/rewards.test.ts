@@ -4,19 +4,9 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  agent,
-  batchReward,
-  groupReward,
-  type Reward,
-  type RolloutOptions,
-  reward,
-  rewardModel,
-  rollout,
-  type Task,
-  tool,
-  toolLoop,
-} from 'rollcall';
+import { agent, type Reward, reward, rollout, type Task, tool, toolLoop } from 'rollcall';
+import type { RolloutOptions } from 'rollcall/options';
+import { batchReward, groupReward, rewardModel } from 'rollcall/rewards';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { TaskRow } from '../../src/dataset/task-row.ts';

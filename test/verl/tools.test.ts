@@ -4,23 +4,17 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { reward, rollout, type Task, type Tool, type Turn, tool, toolLoop } from 'rollcall';
+import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
 import {
   fromA2aSkills,
   fromMcpTool,
   loadToolFile,
-  reward,
-  rollout,
-  type Task,
-  type Tool,
   type ToolSchema,
-  type Turn,
   toA2aSkills,
   toMcpTool,
-  tool,
-  toolLoop,
   toolsFromConfig,
-} from 'rollcall';
-import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+} from 'rollcall/tools';
 import { describe, expect, onTestFinished, test } from 'vitest';
 
 const { tokenizer, format } = byteModel();

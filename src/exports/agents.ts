@@ -1,0 +1,29 @@
+/** `rollcall/agents`: ready agents, agents by name and from files, stop conditions, and the words of a dialogue. */
+
+export type { AgentOptions, Model } from '../agent/agent.ts';
+export { type AgentModuleOptions, loadAgent, loadAgentFile } from '../agent/agent-file.ts';
+export {
+  type AgentsByNameOptions,
+  agentsByName,
+  type BuiltInAgentOptions,
+  builtInAgents,
+} from '../agent/agents-by-name.ts';
+export {
+  type AgentDescription,
+  type DescribedAgentOptions,
+  type OpenedAgent,
+  openDescribedAgent,
+  type ToolsDescription,
+} from '../agent/described-agent.ts';
+export {
+  failedToolCalls,
+  isCorrect,
+  type LoopProgress,
+  repeatedReplies,
+  replySays,
+  type Stop,
+  toolSucceeded,
+} from '../agent/stops.ts';
+export { singleTurn, type ToolLoopOptions } from '../agent/tool-loop.ts';
+export type { ChatOptions, ChatReply, OutsideRun, SampleOptions } from '../chat/chat.ts';
+export type { Content, ContentPart, End, ImageRef, Problem, Span } from '../types.ts';

@@ -1,0 +1,3 @@
+/** `rollcall/ai-sdk`: agents written with the AI SDK. */
+
+export * from '../agent/adapters/ai-sdk.ts';

@@ -1,0 +1,3 @@
+/** `rollcall/langchain`: agents written with LangChain or LangGraph. */
+
+export * from '../agent/adapters/langchain.ts';

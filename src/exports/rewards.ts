@@ -1,0 +1,25 @@
+/** `rollcall/rewards`: ready rewards, judges, reward models and shaping. */
+
+export { type JudgeOptions, judgeReward, rankingReward } from '../reward/judge.ts';
+export {
+  codeReward,
+  exactMatchReward,
+  f1Reward,
+  formatReward,
+  gsm8kReward,
+  lengthReward,
+  type MathsOptions,
+  mathsReward,
+  stepsReward,
+} from '../reward/ready-rewards.ts';
+export {
+  batchReward,
+  groupReward,
+  type RewardOptions,
+  type RewardValue,
+  type SharedContext,
+  type SharedReward,
+  type TrajectoryReward,
+} from '../reward/reward.ts';
+export { type RewardModelOptions, rewardModel } from '../reward/reward-model.ts';
+export { type Shaping, type ShapingOptions, shapingReward } from '../reward/shaping.ts';

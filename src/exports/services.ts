@@ -1,0 +1,18 @@
+/** `rollcall/services`: what tools and rewards may ask: a chat endpoint, a sandbox, symbolic maths, stored images. */
+
+export { type ChatEndpoint, type ChatEndpointOptions, chatEndpoint } from '../services/chat-endpoint.ts';
+export { type ImageBlobs, type ImageSource, imageBlobs } from '../services/image-blobs.ts';
+export { type RequestLimiter, type RequestLimits, requestLimiter } from '../services/rate-limit.ts';
+export {
+  type Boundary,
+  openSandbox,
+  type Sandbox,
+  type SandboxLimits,
+  type SandboxOptions,
+  type SandboxResult,
+} from '../services/sandbox/sandbox.ts';
+export {
+  openSymbolicMaths,
+  type SymbolicMaths,
+  type SymbolicOptions,
+} from '../services/symbolic/symbolic.ts';
