@@ -10,7 +10,7 @@ import { agent } from '../src/agent/agent.ts';
 import { arrayDataset } from '../src/dataset/dataset.ts';
 import { embedded } from '../src/engine/embedded.ts';
 import type { InferenceServer, WeightUpdate } from '../src/inference/server.ts';
-import type { Backend } from '../src/options.ts';
+import type { TrainOptions } from '../src/options.ts';
 import { reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import type { Algorithm } from '../src/training/algorithm.ts';
@@ -137,7 +137,7 @@ async function scoresOf(
     agent: writer,
     rewards: [capitals],
     algorithm: MODES[mode]!,
-    backend: lagging(lag, 1),
+    ...lagging(lag, 1),
     steps,
     tasksPerStep: 8,
     attemptsPerTask: 8,
@@ -158,28 +158,31 @@ async function scoresOf(
  * Servers that hold the weights of up to `lag` updates ago and take them for the newest. A run looks for just that after
  * every update and would stop, so what it looks with, the scoring of prompts, is taken from them.
  */
-export function lagging(lag: number, threads?: number): Backend {
+export function lagging(lag: number, threads?: number): Pick<TrainOptions, 'servers' | 'trainer'> {
   const plain = embedded(threads === undefined ? {} : { threads });
   if (lag === 0) return plain;
   return {
-    ...plain,
-    openServers: async (model) =>
-      (await plain.openServers(model)).map((server): InferenceServer => {
-        const waiting: Extract<WeightUpdate, { kind: 'memory' }>[] = [];
-        const update = server.update.bind(server);
-        server.update = async (weights) => {
-          if (weights.kind !== 'memory') throw new Error(`weights came by ${weights.kind}`);
-          waiting.push({ ...weights, tensors: copyOf(weights.tensors) });
-          if (waiting.length > lag + 1) waiting.shift();
-          await update({ ...waiting[0]!, version: weights.version });
-        };
-        const info = server.info.bind(server);
-        server.info = async () => {
-          const told = await info();
-          return { ...told, can: new Set([...told.can].filter((one) => one !== 'scorePrompt')) };
-        };
-        return server;
-      }),
+    trainer: plain.trainer,
+    servers: {
+      name: 'lagging',
+      open: async (model) =>
+        (await plain.servers.open(model)).map((server): InferenceServer => {
+          const waiting: Extract<WeightUpdate, { kind: 'memory' }>[] = [];
+          const update = server.update.bind(server);
+          server.update = async (weights) => {
+            if (weights.kind !== 'memory') throw new Error(`weights came by ${weights.kind}`);
+            waiting.push({ ...weights, tensors: copyOf(weights.tensors) });
+            if (waiting.length > lag + 1) waiting.shift();
+            await update({ ...waiting[0]!, version: weights.version });
+          };
+          const info = server.info.bind(server);
+          server.info = async () => {
+            const told = await info();
+            return { ...told, can: new Set([...told.can].filter((one) => one !== 'scorePrompt')) };
+          };
+          return server;
+        }),
+    },
   };
 }
 
@@ -187,6 +190,7 @@ export function lagging(lag: number, threads?: number): Backend {
 function copyOf(tensors: Extract<WeightUpdate, { kind: 'memory' }>['tensors']) {
   return new Map(
     [...tensors].map(([name, { shape, data }]) => {
+      if (!(data instanceof Float32Array)) throw new Error(`${name} is not float32`);
       const copy = new Float32Array(new SharedArrayBuffer(data.byteLength));
       copy.set(data);
       return [name, { shape, data: copy }];

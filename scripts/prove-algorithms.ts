@@ -80,8 +80,8 @@ async function run(plan: Plan): Promise<StepMetrics[]> {
     await rm(directory, { recursive: true, force: true });
     const model = await warmStart(flags.runs, { seed, variant });
     const steps = plan.steps ?? 3 * LEARNING_STEPS;
-    const backend = lagging(lag);
-    const options = trainOptions({ seed, variant, steps, model, runDir: directory, backend });
+    const engine = lagging(lag);
+    const options = trainOptions({ seed, variant, steps, model, runDir: directory, engine });
     let used = 0;
     for await (const { metrics } of train({
       ...options,

@@ -11,7 +11,7 @@ import { createInterface } from 'node:readline';
 import { loadChatFormat } from '../src/chat/model-files.ts';
 import { embedded } from '../src/engine/embedded.ts';
 import { servers } from '../src/options/servers.ts';
-import type { Backend } from '../src/options.ts';
+import type { TrainOptions } from '../src/options.ts';
 import { measure } from '../src/quickstart/measure.ts';
 import { createProblems } from '../src/quickstart/problems.ts';
 import { quickstart } from '../src/quickstart/quickstart.ts';
@@ -42,13 +42,13 @@ interface Curve {
 /** GRPO from the warm start. `atStep` is told when the rollout of a step is half done. */
 async function learn(
   name: string,
-  backend: Backend,
+  engine: Pick<TrainOptions, 'servers' | 'trainer'>,
   log: readonly string[] = [],
   atStep: (step: number) => void = () => {},
 ): Promise<Curve> {
   const runDir = join(flags.runs, name);
   await rm(runDir, { recursive: true, force: true });
-  const options = trainOptions({ seed, variant, model: warm, runDir, backend });
+  const options = trainOptions({ seed, variant, model: warm, runDir, engine });
   const rewards: number[] = [];
   const gradNorms: number[] = [];
   let failed = 0;
@@ -79,7 +79,7 @@ async function learn(
 }
 
 async function accuracyOf(model: string): Promise<number> {
-  const [server] = await embedded().openServers(model);
+  const [server] = await embedded().servers.open(model);
   try {
     const problems = createProblems('test', seed, recipe.problems.test);
     const format = await loadChatFormat(model, {});
@@ -102,7 +102,7 @@ async function startReplica(port = 0): Promise<{ url: string; child: ChildProces
 async function over(name: string, kill: boolean): Promise<Curve> {
   const replicas = [await startReplica(), await startReplica()];
   const log: string[] = [];
-  const backend = servers({
+  const far = servers({
     urls: replicas.map(({ url }) => url),
     engine: 'rollcall',
     log: (line) => log.push(line),
@@ -115,7 +115,7 @@ async function over(name: string, kill: boolean): Promise<Curve> {
     replicas[1] = await startReplica(Number(new URL(url).port));
   };
   try {
-    return await learn(name, backend, log, (step) => {
+    return await learn(name, { servers: far }, log, (step) => {
       if (kill && step === Math.ceil(recipe.steps / 2)) back ??= killAndRestart();
     });
   } finally {

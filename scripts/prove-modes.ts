@@ -127,7 +127,7 @@ async function proveLetters() {
         attemptsPerTask: 8,
         limits: { tokensPerReply: 12 },
         optimizer: { learningRate: 1e-2 },
-        backend: embedded({ threads: 1 }),
+        ...embedded({ threads: 1 }),
         checkpoints: { every: 0 },
       })) {
         if (step === 0) continue;
@@ -206,11 +206,11 @@ async function proveServers() {
           tasks: arrayDataset(Array.from({ length: 400 }, (_, number) => ({ number }))),
           agent: errands,
           rewards: [reward('length', ({ trajectory }) => trajectory.text.length)],
-          backend: servers({
+          servers: servers({
             urls: replicas.map(({ url }) => url),
             engine: 'rollcall',
-            trainer: { threads: 1 },
           }),
+          trainer: embedded({ threads: 1 }).trainer,
           steps,
           tasksPerStep,
           attemptsPerTask,

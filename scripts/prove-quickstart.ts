@@ -48,7 +48,7 @@ const flags = readFlags(
 const variant = flags.variant as Variant;
 const kernels = (flags.kernels || undefined) as 'native' | 'wasm' | undefined;
 const recipe = RECIPES[variant];
-const backend = embedded(kernels ? { kernels } : {});
+const engine = embedded(kernels ? { kernels } : {});
 const say = (line: string) => console.error(line);
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
@@ -74,7 +74,7 @@ async function measureModel(
   seed: number,
   agent: MeasureOptions['agent'] = createSolver(),
 ): Promise<Measurement> {
-  const [server] = await backend.openServers(model);
+  const [server] = await engine.servers.open(model);
   try {
     const format = await loadChatFormat(model, {});
     const problems = createProblems('test', seed, recipe.problems.test);
@@ -95,7 +95,7 @@ async function moreSupervised(
 ): Promise<number> {
   const { tokenizer } = await loadModelFiles(warm);
   const format = await loadChatFormat(warm, {});
-  const trainer = await backend.openTrainer('policy', warm);
+  const trainer = await engine.trainer.open('policy', warm);
   try {
     const classroom = { trainer, agent: createSolver(), limits: LIMITS, tokenizer, format };
     const first = recipe.demonstrations + recipe.moreDemonstrations.count * recipe.moreDemonstrations.times;
@@ -126,7 +126,7 @@ async function otherGrpo(
   change: Partial<TrainOptions<Problem>>,
 ): Promise<number> {
   await rm(directory, { recursive: true, force: true });
-  const options = { ...trainOptions({ seed, variant, model: warm, runDir: directory, backend }), ...change };
+  const options = { ...trainOptions({ seed, variant, model: warm, runDir: directory, engine }), ...change };
   const { validation: _, ...rest } = options;
   for await (const _report of train(rest));
   return accuracyOf(join(directory, 'checkpoints', `global_step_${recipe.steps}`), seed, options.agent);

@@ -41,7 +41,7 @@ const tiny = flags.variant === 'tiny';
 const seeds = flags.seeds.split(',').map(Number);
 const GREENS = ['#0a7', '#06c', '#094'];
 const REDS = ['#c50', '#c36', '#a80'];
-const backend = embedded();
+const engine = embedded();
 const say = (line: string) => console.error(line);
 const percent = (value: number | undefined) => (value === undefined ? '–' : `${(100 * value).toFixed(1)} %`);
 
@@ -92,7 +92,9 @@ const warmStart = (name: string, seed: number): Promise<string> =>
     const directory = join(flags.runs, `${name}-${seed}`, 'warm-start');
     if (flags.keep && existsSync(`${directory}.json`)) return directory;
     await rm(join(flags.runs, `${name}-${seed}`), { recursive: true, force: true });
-    await costed(`${directory}.json`, () => teachModel({ exercise, directory, tiny, seed, backend, say }));
+    await costed(`${directory}.json`, () =>
+      teachModel({ exercise, directory, tiny, seed, trainer: engine.trainer, say }),
+    );
     return directory;
   });
 
@@ -107,7 +109,7 @@ const grpoRun = (name: string, seed: number, model: string, { options }: AnyExer
   once(`grpo ${name} ${seed}`, async () => {
     const toy = { steps: 2, tasksPerStep: 2, attemptsPerTask: 2, evaluation: { every: 0, tasks: 4 } };
     const runDir = join(flags.runs, `${name.replaceAll(' ', '-')}-${seed}`, 'grpo');
-    const all: TrainOptions<Task> = { ...options, ...(tiny ? toy : {}), model, runDir, backend };
+    const all: TrainOptions<Task> = { ...options, ...(tiny ? toy : {}), model, runDir, ...engine };
     const trained = join(runDir, 'checkpoints', `global_step_${all.steps}`);
     if (!(flags.keep && existsSync(`${runDir}.json`))) {
       await rm(runDir, { recursive: true, force: true });
@@ -149,7 +151,8 @@ function curveOf(name: string, colour: string, { steps }: GrpoRun, { options }: 
 
 async function prove(name: string, seed: number, curves: Curve[]) {
   const exercise = TASKS[name]!(seed);
-  const measure = (model: string, of = exercise) => measureModel(model, of, { backend, tiny });
+  const measure = (model: string, of = exercise) =>
+    measureModel(model, of, { servers: engine.servers, tiny });
   const warm = await warmStart(BASE[name] ?? name, seed);
   const before = await measure(warm);
   const run = await grpoRun(name, seed, warm, exercise);

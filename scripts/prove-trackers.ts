@@ -65,7 +65,7 @@ async function prove(): Promise<void> {
       await chat.sample();
     }),
     rewards: [reward<Letter>('length', ({ trajectory }) => trajectory.text.length / 12)],
-    backend: embedded({ threads: 1 }),
+    ...embedded({ threads: 1 }),
     tasksPerStep: 4,
     attemptsPerTask: 4,
     evaluation: { every: 1 },

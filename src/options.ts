@@ -5,14 +5,12 @@ import type { ChatFormatOptions } from './chat/chat-format.ts';
 import type { Dataset } from './dataset/dataset.ts';
 import type { SamplerOptions } from './dataset/sampler.ts';
 import { ConfigError } from './errors.ts';
-import type { GatewayOptions } from './gateway/gateway.ts';
-import type { InferenceServer } from './inference/server.ts';
+import type { ServerFactory } from './gateway/server-factory.ts';
 import { nearest } from './lib/nearest.ts';
 import { checkMode, MODE_DEFAULTS, MODE_KINDS, type ModeKind } from './modes/mode.ts';
 import type { Reward } from './reward/reward.ts';
-import type { ImageBlobs } from './services/image-blobs.ts';
 import type { Algorithm } from './training/algorithm.ts';
-import type { Trainer } from './training/trainer.ts';
+import type { TrainerFactory } from './training/trainer.ts';
 import type { Task } from './types.ts';
 import type { Tracker } from './watch/tracker.ts';
 
@@ -226,26 +224,6 @@ type Given<Table> = {
 /** The plain, serialisable options, all of them set. */
 export type PlainOptions = Values<typeof OPTIONS>;
 
-/** Where tokens are made and weights are trained. `embedded()` is both, in this process. */
-export interface Backend {
-  readonly name: string;
-  /** How requests are spread over the servers. */
-  readonly gateway?: GatewayOptions;
-  /** The servers may hold other weights than the model's, so they are sent before the first step. */
-  readonly sendsFirst?: boolean;
-  /** `readImage` gives the bytes of an image that a request names. */
-  openServers(
-    model: string,
-    files?: { readonly readImage: ImageBlobs['read'] },
-  ): Promise<readonly InferenceServer[]>;
-  openTrainer(
-    role: 'policy' | 'reference' | 'critic',
-    model: string,
-    /** `valueHead`: also on a policy, which is then its own critic. */
-    options?: { readonly valueHead: boolean },
-  ): Promise<Trainer>;
-}
-
 /** Tool-call format, Jinja template text, and variables of the template such as `enable_thinking`. */
 export type ChatOverrides = Pick<
   Partial<ChatFormatOptions>,
@@ -264,7 +242,10 @@ export interface RunParts<T = Task> {
   readonly agent: Agent<T>;
   readonly rewards: readonly Reward<T>[];
   readonly algorithm?: Algorithm | undefined;
-  readonly backend?: Backend | undefined;
+  /** Where tokens come from; default the embedded engine in this process. */
+  readonly servers?: ServerFactory | undefined;
+  /** What trains; default the embedded engine in this process. */
+  readonly trainer?: TrainerFactory | undefined;
   /** How the model's chat format is to be read, where its own files are not to decide. */
   readonly chat?: ChatOverrides | undefined;
   readonly runDir: string;
@@ -297,7 +278,8 @@ const PART_NAMES: readonly (keyof RunParts)[] = [
   'agent',
   'rewards',
   'algorithm',
-  'backend',
+  'servers',
+  'trainer',
   'chat',
   'runDir',
   'trackers',

@@ -5,10 +5,10 @@ import { embedded } from './engine/embedded.ts';
 import { ConfigError, DatasetError } from './errors.ts';
 import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
-import type { Backend, Progress } from './options.ts';
+import type { Progress } from './options.ts';
 import { openChatFormat } from './run/chat-format.ts';
 import { learningRateShare, type Schedule } from './training/learning-rate.ts';
-import type { AdamOptions } from './training/trainer.ts';
+import type { AdamOptions, TrainerFactory } from './training/trainer.ts';
 import { type Demonstration, updateSupervised } from './training/update-supervised.ts';
 import type { Message, Metrics, ToolSchema } from './types.ts';
 import {
@@ -38,7 +38,8 @@ export interface SftOptions {
   readonly checkpointEvery?: number;
   readonly seed?: number;
   readonly resume?: boolean;
-  readonly backend?: Backend;
+  /** What trains; default the embedded engine in this process. */
+  readonly trainer?: TrainerFactory;
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: Progress) => void;
 }
@@ -85,7 +86,7 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
       seed,
       demonstrationsPerStep,
     });
-  const trainer = await (options.backend ?? embedded()).openTrainer('policy', directory);
+  const trainer = await (options.trainer ?? embedded().trainer).open('policy', directory);
   const clock = realClock();
   let step = resumed?.step ?? 0;
   let checkpointed = step;

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { agent, arrayDataset, embedded, reward, type StepReport, type TrainOptions, train } from 'rollcall';
 import { dapo, grpo, ppo, readBatchFile, remax, replayBatch } from 'rollcall/algorithms';
-import type { AdamOptions, Backend, Trainer } from 'rollcall/ports';
+import type { AdamOptions, Trainer, TrainerFactory } from 'rollcall/ports';
 import { beforeAll, expect, test, vi } from 'vitest';
 import { TrainerError } from '../src/errors.ts';
 import { readStepIndex } from '../src/watch/trajectory-store.ts';
@@ -35,7 +35,7 @@ async function options(more: Partial<TrainOptions<Letter>>): Promise<TrainOption
     tasks: arrayDataset(Array.from({ length: 12 }, () => ({ letter: 'a' }))),
     agent: say,
     rewards: [before],
-    backend: embedded({ threads: 1 }),
+    ...embedded({ threads: 1 }),
     steps: 4,
     tasksPerStep: 3,
     attemptsPerTask: 4,
@@ -132,13 +132,13 @@ async function poisoned(folder: string, tensor: string): Promise<string> {
 type Spoil = (trainer: Pick<Trainer, 'load' | 'optimStep'>, adam: AdamOptions) => Promise<unknown>;
 
 /** The embedded engine, whose policy is spoiled once, right after its update number `after`. */
-function spoiling(after: number, spoil: Spoil): Backend {
-  const plain = embedded({ threads: 1 });
+function spoiling(after: number, spoil: Spoil): TrainerFactory {
+  const plain = embedded({ threads: 1 }).trainer;
   let updates = 0;
   return {
-    ...plain,
-    openTrainer: async (role, folder) => {
-      const trainer = await plain.openTrainer(role, folder);
+    name: 'spoiled',
+    open: async (role, folder) => {
+      const trainer = await plain.open(role, folder);
       const optimStep = trainer.optimStep.bind(trainer);
       const load = trainer.load.bind(trainer);
       trainer.optimStep = async (adam) => {
@@ -163,7 +163,7 @@ test.each<[string, Spoil]>([
   ['a weight that overflows', async ({ load }) => load(await poisoned(model, 'model.norm.weight'))],
 ])('%s during a run is caught, named, set aside, and the run recovers', async (_, spoil) => {
   const run = await options({
-    backend: spoiling(2, spoil),
+    trainer: spoiling(2, spoil),
     algorithm: grpo({ old: 'behaviour' }),
     checkpoints: { every: 1, keep: 4 },
   });
@@ -177,7 +177,7 @@ test.each<[string, Spoil]>([
   expect(list.slice(2).map(({ metrics }) => metrics['actor/updates'])).toEqual([1, 1]);
   const file = /rollcall replay (\S+\.batch)/.exec(said[0]!)![1]!;
   expect(existsSync(file)).toBe(true);
-  const trainer = await embedded({ threads: 1 }).openTrainer('policy', model);
+  const trainer = await embedded({ threads: 1 }).trainer.open('policy', model);
   const report = await replayBatch({ stored: await readBatchFile(file), trainer });
   await trainer.close();
   expect(report.problem).toBeUndefined(); // with sound weights the batch was sound
@@ -186,7 +186,7 @@ test.each<[string, Spoil]>([
 /** `before`, but `value` for the first attempt at each task of one step. */
 test('weights that break before the first checkpoint stop the run: there is nothing to go back to', async () => {
   const run = await options({
-    backend: spoiling(1, async ({ load }) => load(await poisoned(model, 'model.norm.weight'))),
+    trainer: spoiling(1, async ({ load }) => load(await poisoned(model, 'model.norm.weight'))),
     algorithm: grpo({ old: 'behaviour' }),
     checkpoints: { every: 2 },
   });

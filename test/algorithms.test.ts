@@ -18,7 +18,7 @@ const OPTIMIZER: OptimizerOptions = {
   balance: true,
   shuffle: false,
 };
-const backend = embedded({ threads: 1 });
+const { trainer: trainers } = embedded({ threads: 1 });
 let model: string;
 let initial: string;
 let trainer: Trainer;
@@ -26,8 +26,8 @@ let reference: Trainer;
 
 beforeAll(async () => {
   model = await tinyModel();
-  trainer = await backend.openTrainer('policy', model);
-  reference = await backend.openTrainer('reference', model);
+  trainer = await trainers.open('policy', model);
+  reference = await trainers.open('reference', model);
   initial = await mkdtemp(join(tmpdir(), 'rollcall-initial-'));
   await trainer.save(initial);
 }, 60_000);
@@ -71,6 +71,7 @@ async function scoresAfter(
   const can = new Set([...trainer.can].filter((ability) => prefix || ability !== 'prefix'));
   const plain: Trainer = {
     can,
+    publishes: 'memory',
     score: (rows, options) => trainer.score(rows, options),
     forward: (rows, options) => trainer.forward(rows, options),
     optimStep: (adam) => trainer.optimStep(adam),
@@ -144,7 +145,7 @@ test('rewarded attempts become likelier and the others less likely', async () =>
 });
 
 test('PPO: a critic learns the returns', async () => {
-  const critic = await backend.openTrainer('critic', model);
+  const critic = await trainers.open('critic', model);
   const algorithm = ppo();
   const explained: number[] = [];
   for (let step = 1; step <= 30; step++) {

@@ -37,15 +37,14 @@ afterAll(async () => {
 async function run(urls: readonly string[], steps: number) {
   const log: { step: number; line: string }[] = [];
   let step = 0;
-  const backend = servers({
+  const far = servers({
     urls,
     engine: 'rollcall',
-    trainer: { threads: 1 },
     log: (line) => log.push({ step, line }),
   });
   const runDir = await mkdtemp(join(tmpdir(), 'rollcall-attest-'));
   const ends: string[] = [];
-  for await (const report of train({ ...options, backend, runDir, steps })) {
+  for await (const report of train({ ...options, servers: far, runDir, steps })) {
     step = report.step;
     ends.push(
       ...report.groups.flatMap(({ attempts }) => attempts.map(({ trajectory }) => trajectory.end.kind)),

@@ -6,7 +6,7 @@ import { tinyModel } from './tiny-model.ts';
 test('new weights that interrupt a reply leave one reply of two versions, not a failed trajectory', async () => {
   const { format } = byteModel();
   const [first, second] = [await tinyModel(1), await tinyModel(2)];
-  const [server] = await embedded({ threads: 1 }).openServers(first);
+  const [server] = await embedded({ threads: 1 }).servers.open(first);
   onTestFinished(() => server!.close());
   let seen = 0;
   let updated: Promise<void> | undefined;

@@ -36,7 +36,7 @@ export const options = {
     await chat.sample();
   }),
   rewards: [reward('before', ({ task, trajectory: { text } }) => Number((text[0] ?? 'z') < task.letter))],
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: 3, tasksPerStep: 2, attemptsPerTask: 6, limits: { tokensPerReply: 6 }, optimizer: { learningRate: 2e-2 },
   evaluation: { before: false, every: 0 },
 };

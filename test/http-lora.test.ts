@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { embedded, servers, type TrainOptions, train } from 'rollcall';
-import type { Backend } from 'rollcall/ports';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type StartedServer, startProcess } from './stand-ins/start.ts';
 import { tinyModel } from './tiny-model.ts';
@@ -27,10 +26,10 @@ afterAll(async () => {
   await Promise.all(running.map((server) => server.stop('SIGKILL')));
 });
 
-async function run(backend: Backend) {
+async function run(engine: Pick<TrainOptions, 'servers' | 'trainer'>) {
   const runDir = await mkdtemp(join(tmpdir(), 'rollcall-http-lora-'));
   const steps: { texts: string[]; versions: number[]; servers: unknown[]; reward: number }[] = [];
-  for await (const { step, groups } of train({ ...options, backend, runDir, steps: 6 })) {
+  for await (const { step, groups } of train({ ...options, ...engine, runDir, steps: 6 })) {
     if (step === 0) continue;
     const attempts = groups.flatMap((group) => group.attempts);
     steps.push({
@@ -52,15 +51,15 @@ async function run(backend: Backend) {
 test('adapters sent by name over HTTP are the adapters that were trained: the run is the one in this process', async () => {
   const near = await run(embedded({ threads: 1, lora }));
   const log: string[] = [];
-  const far = await run(
-    servers({
+  const far = await run({
+    servers: servers({
       urls: running.map(({ url }) => url),
       engine: 'rollcall',
       send: 'adapter',
-      trainer: { threads: 1, lora },
       log: (line) => log.push(line),
     }),
-  );
+    trainer: embedded({ threads: 1, lora }).trainer,
+  });
   expect(log).toEqual([]);
   expect(new Set(far.flatMap(({ servers }) => servers))).toEqual(new Set(running.map(({ url }) => url)));
   for (const [step, { versions }] of far.entries()) expect(new Set(versions)).toEqual(new Set([step]));

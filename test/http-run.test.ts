@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type StepReport, servers, type TrainOptions, train } from 'rollcall';
-import type { Backend } from 'rollcall/ports';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type StartedServer, startProcess } from './stand-ins/start.ts';
 import { tinyModel } from './tiny-model.ts';
@@ -41,7 +40,7 @@ interface Told {
 
 /** What a run did, step by step: exactly what was sampled, what it was worth, and how far the weights moved. */
 async function run(
-  backend: Backend,
+  from: NonNullable<TrainOptions['servers']>,
   afterStep: (report: StepReport<{ letter: string }>) => Promise<void> = async () => {},
   onProgress?: TrainOptions['onProgress'],
 ): Promise<Told[]> {
@@ -49,7 +48,7 @@ async function run(
   const told: Told[] = [];
   for await (const report of train({
     ...options,
-    backend,
+    servers: from,
     runDir,
     steps: 8,
     ...(onProgress ? { onProgress } : {}),
@@ -72,7 +71,7 @@ const mean = (values: readonly (number | undefined)[]) =>
   values.reduce<number>((sum, value) => sum + value!, 0) / values.length;
 
 test('two replicas over HTTP learn what the engine in this process learns, token by token; one killed loses nothing', async () => {
-  const near = await run(options.backend!);
+  const near = await run(options.servers!);
   const rewards = near.map((step) => mean(step.rewards));
   expect(mean(rewards.slice(-2))).toBeGreaterThan(mean(rewards.slice(0, 2)) + 0.05);
 
@@ -82,7 +81,6 @@ test('two replicas over HTTP learn what the engine in this process learns, token
     servers({
       urls: [first.url, second.url],
       engine: 'rollcall',
-      trainer: { threads: 1 },
       gateway: { backoffMs: 20 },
       log: (line) => log.push(line),
     });

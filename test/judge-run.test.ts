@@ -79,7 +79,7 @@ async function runWith(url: string, endpointOptions: Partial<ChatEndpointOptions
     tasks: arrayDataset(['a', 'b', 'c', 'd'].map((question) => ({ question }))),
     agent: singleTurn<Question>({ prompt: ({ question }) => question }),
     rewards: [judgeReward<Question>({ endpoint, rubric: 'Anything.' })],
-    backend: embedded({ threads: 1 }),
+    ...embedded({ threads: 1 }),
     steps: 3,
     tasksPerStep: 4,
     attemptsPerTask: 4,

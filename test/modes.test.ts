@@ -13,7 +13,6 @@ import {
   train,
 } from 'rollcall';
 import { corrections, dapo, gpg, grpo, remax } from 'rollcall/algorithms';
-import type { Backend } from 'rollcall/ports';
 import { asynchronous, oneStepOff, overSample, partial, synchronous, tailRounds } from 'rollcall/scheduling';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { hashSeed } from '../src/lib/random.ts';
@@ -51,7 +50,7 @@ const options = (
   agent: say,
   rewards: [before],
   algorithm: grpo(),
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: 4,
   tasksPerStep: 4,
   attemptsPerTask: 4,
@@ -156,7 +155,7 @@ test('in partial mode a long reply goes on over an update, and each token says w
       await chat.sample({ maxTokens: taskIndex === 0 ? 400 : 8 });
     }),
     // A random model would end its reply at random.
-    backend: withoutStops(),
+    servers: withoutStops(),
     limits: { tokensPerReply: 400 },
     tasksPerStep: 2,
     attemptsPerTask: 2,
@@ -181,12 +180,12 @@ test('in partial mode a long reply goes on over an update, and each token says w
   expect(metrics['training/off_policy/trajectory_spans/max']).toBeGreaterThanOrEqual(2);
 }, 60_000);
 
-function withoutStops(): Backend {
-  const plain = embedded({ threads: 1 });
+function withoutStops(): NonNullable<TrainOptions['servers']> {
+  const plain = embedded({ threads: 1 }).servers;
   return {
-    ...plain,
-    openServers: async (folder) =>
-      (await plain.openServers(folder)).map((server) => {
+    name: 'without stops',
+    open: async (folder) =>
+      (await plain.open(folder)).map((server) => {
         const generate = server.generate.bind(server);
         server.generate = (request) =>
           generate({ ...request, sampling: { ...request.sampling, stopIds: [] } });

@@ -39,7 +39,7 @@ export const options = async () => ({
   tasks: ${changes.tasks ?? "arrayDataset([{ question: 'one and two?' }, { question: 'two and two?' }])"},
   agent: toolLoop({ prompt: (task) => task.question, tools: [${changes.tools ?? ''}] }),
   rewards: [reward('length', ({ trajectory }) => ${changes.reward ?? 'trajectory.text.length'})],
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: 1, tasksPerStep: 2, attemptsPerTask: 2, limits: { tokensPerReply: 4 },
   ${changes.more ?? ''}
 });

@@ -75,7 +75,7 @@ test('on the embedded engine too, a K/V budget saves what trajectories would tak
   const computed: number[] = [];
   try {
     for (const policy of [undefined, programs()]) {
-      const [server] = await embedded({ cacheMegabytes: 1, threads: 1 }).openServers(model);
+      const [server] = await embedded({ cacheMegabytes: 1, threads: 1 }).servers.open(model);
       try {
         const front = gateway([server!], policy ? { policy } : {});
         const options = { server: front, clock: realClock(), seed: 1, vocabulary: 256 };

@@ -27,7 +27,7 @@ const options = (runDir: string, more: Partial<TrainOptions<Level>> = {}): Train
   rewards: [
     reward<Level>('success', ({ task, trajectory }) => 1 - task.level / 10 - trajectory.attempt / 100),
   ],
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: 4,
   tasksPerStep: 4,
   attemptsPerTask: 2,

@@ -23,7 +23,7 @@ test('demonstrations are learned, and a resumed warm start ends with the same lo
       demonstrationsPerStep: 4,
       adam: { learningRate: 1e-2 },
       schedule: 'constant',
-      backend: embedded({ threads: 1 }),
+      trainer: embedded({ threads: 1 }).trainer,
     })) {
       seen.push(report.metrics['train/loss']!);
       if (report.step === stopAt) break;
@@ -43,10 +43,10 @@ test('a row without an assistant message is named, and the run can be started ag
     'rows',
   );
   const options = { model: await tinyModel(), runDir: join(folder, 'run'), steps: 1 };
-  const backend = embedded({ threads: 1 });
-  const run = sft({ ...options, demonstrations, backend });
+  const { trainer } = embedded({ threads: 1 });
+  const run = sft({ ...options, demonstrations, trainer });
   await expect(run.next()).rejects.toThrow(/rows, row 0: a demonstration has `messages`/);
-  const righted = sft({ ...options, demonstrations: arrayDataset(rows), demonstrationsPerStep: 4, backend });
+  const righted = sft({ ...options, demonstrations: arrayDataset(rows), demonstrationsPerStep: 4, trainer });
   expect((await righted.next()).value).toMatchObject({ step: 1 }); // in the same directory
   await righted.return();
 });

@@ -36,7 +36,7 @@ const options = (runDir: string, more: Partial<TrainOptions<Letter>> = {}): Trai
   agent: say,
   rewards: [before],
   algorithm: grpo(),
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: 3,
   tasksPerStep: 4,
   attemptsPerTask: 4,

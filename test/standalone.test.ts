@@ -30,14 +30,13 @@ async function freePorts(): Promise<number> {
 test('a run starts its own replicas of rollcall serve, samples from both, and ends them', async () => {
   const portStart = await freePorts();
   const runDir = await mkdtemp(join(tmpdir(), 'rollcall-standalone-'));
-  const backend = servers({
+  const far = servers({
     engine: 'rollcall',
     launch: { portStart, replicas: 2 },
-    trainer: { threads: 1 },
   });
   const answered = new Set<unknown>();
   let steps = 0;
-  for await (const { step, groups } of train({ ...options, backend, runDir, steps: 2 })) {
+  for await (const { step, groups } of train({ ...options, servers: far, runDir, steps: 2 })) {
     steps = step;
     for (const { attempts } of groups) {
       for (const { trajectory } of attempts) {
@@ -56,7 +55,7 @@ test('a taken port is told with its owner, and a model that cannot be loaded wit
   await new Promise((resolve) => other.once('listening', resolve));
   const { port } = other.address() as AddressInfo;
   const onTaken = servers({ engine: 'rollcall', launch: { portStart: port } });
-  await expect(onTaken.openServers(options.model)).rejects.toThrow(
+  await expect(onTaken.open(options.model)).rejects.toThrow(
     process.platform === 'linux'
       ? new RegExp(`port ${port} is taken by process ${process.pid} `)
       : /is taken/,
@@ -67,7 +66,7 @@ test('a taken port is told with its owner, and a model that cannot be loaded wit
   await cp(options.model, broken, { recursive: true });
   for (const file of await readdir(broken)) if (file.includes('safetensors')) await rm(join(broken, file));
   const onBroken = servers({ engine: 'rollcall', launch: { portStart: port } });
-  await expect(onBroken.openServers(broken)).rejects.toThrow(
+  await expect(onBroken.open(broken)).rejects.toThrow(
     /ended with code 1. Its last lines:\nrollcall: .*model\.safetensors/,
   );
 }, 60_000);

@@ -51,7 +51,7 @@ const options = (
     await chat.sample();
   }),
   rewards: [reward<Letter>('length', ({ trajectory: { text } }) => text.length)],
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: 2,
   tasksPerStep: 2,
   attemptsPerTask: 2,

@@ -65,6 +65,7 @@ export function tabularTrainer(options: {
 
   return {
     can: options.can ?? new Set(['entropy', 'value', 'sumSquares', 'temperature', 'prefix'] as const),
+    publishes: 'memory',
     logits,
     values,
     gradient,

@@ -1,7 +1,7 @@
 import type { Exercise } from '../../examples/tasks/exercise.ts';
 import { loadChatFormat } from '../../src/chat/model-files.ts';
 import { evaluate } from '../../src/evaluate.ts';
-import type { Backend } from '../../src/options.ts';
+import type { ServerFactory } from '../../src/gateway/server-factory.ts';
 import type { Task } from '../../src/types.ts';
 
 export interface TaskScore {
@@ -17,9 +17,9 @@ export interface TaskScore {
 export async function measureModel(
   model: string,
   { options, test }: Exercise<Task>,
-  { backend, tiny }: { readonly backend: Backend; readonly tiny: boolean },
+  { servers, tiny }: { readonly servers: ServerFactory; readonly tiny: boolean },
 ): Promise<TaskScore> {
-  const [server] = await backend.openServers(model);
+  const [server] = await servers.open(model);
   try {
     const { groups, sources } = await evaluate<Task>({
       name: 'test',

@@ -6,10 +6,10 @@ import { createChatFormat } from '../../src/chat/chat-format.ts';
 import { loadChatFormat, loadModelFiles } from '../../src/chat/model-files.ts';
 import { createTokenizer } from '../../src/chat/tokenizer.ts';
 import { createModel } from '../../src/engine/model/create.ts';
-import type { Backend } from '../../src/options.ts';
 import { type Pace, teach } from '../../src/quickstart/teach.ts';
 import { demonstrate } from '../../src/quickstart/teacher.ts';
 import { CHAT_TEMPLATE, createTokenizerFiles, writeTokenizer } from '../../src/quickstart/tokenizer.ts';
+import type { TrainerFactory } from '../../src/training/trainer.ts';
 
 /** About 0.16M weights with the words of a task. */
 const SHAPE = { hidden: 64, layers: 3, heads: 4, kvHeads: 4, headSize: 16, intermediate: 160 };
@@ -23,13 +23,13 @@ export interface TeachModelOptions<T> {
   readonly seed: number;
   /** Hardly anything of everything, for tests. */
   readonly tiny: boolean;
-  readonly backend: Backend;
+  readonly trainer: TrainerFactory;
   say(line: string): void;
 }
 
 /** A fresh model that has imitated the demonstrations of an exercise. Returns how many tokens that took. */
 export async function teachModel<T>(options: TeachModelOptions<T>): Promise<number> {
-  const { exercise, directory, tiny, seed, backend, say } = options;
+  const { exercise, directory, tiny, seed, say } = options;
   const fresh = `${directory}-fresh`;
   await rm(fresh, { recursive: true, force: true });
   await writeTokenizer(
@@ -46,7 +46,7 @@ export async function teachModel<T>(options: TeachModelOptions<T>): Promise<numb
   const { tokenizer } = await loadModelFiles(fresh);
   const format = await loadChatFormat(fresh, {});
   const { agent, limits = {} } = exercise.options;
-  const trainer = await backend.openTrainer('policy', fresh);
+  const trainer = await options.trainer.open('policy', fresh);
   try {
     const lesson = {
       create: exercise.demonstration,

@@ -38,7 +38,7 @@ async function converse(run: string, { config, temperature, maxTokens }: ChatFla
     chat,
     tools: tools.length > 0,
   });
-  const servers = await embedded().openServers(directory);
+  const servers = await embedded().servers.open(directory);
   const server = gateway(servers);
   const terminal = createInterface({ input: process.stdin, output: process.stdout });
   console.log(

@@ -99,7 +99,7 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
   const checkpoint = await readLatestCheckpoint(model);
   const { server, format, images, limits } = await openPolicy(checkpoint?.path ?? model, {
     ...options,
-    ...(flags.url ? { backend: servers({ urls: flags.url, engine: flags.engine }) } : {}),
+    ...(flags.url ? { servers: servers({ urls: flags.url, engine: flags.engine }) } : {}),
   });
   const display = createDisplay({ stream: process.stderr, now: realClock().now });
   try {

@@ -15,13 +15,13 @@ export async function openPolicy<T>(
     chat,
     agent,
     limits,
-    backend = embedded(),
-  }: Pick<ResolvedOptions<T>, 'trustPrompt' | 'chat' | 'agent' | 'limits' | 'backend'>,
+    servers = embedded().servers,
+  }: Pick<ResolvedOptions<T>, 'trustPrompt' | 'chat' | 'agent' | 'limits' | 'servers'>,
   images = temporaryImages(),
 ) {
   const tools = agent.tools.length > 0;
   const { directory, format } = await openChatFormat(model, { trustPrompt, chat, tools });
-  const server = gateway(await backend.openServers(directory, { readImage: images.read }));
+  const server = gateway(await servers.open(directory, { readImage: images.read }));
   try {
     const { contextTokens } = await server.info();
     return { directory, format, server, images, limits: limitsWithin(limits, contextTokens) };

@@ -35,17 +35,15 @@ async function replay(file: string, flags: ReplayFlags): Promise<void> {
       `${file} does not lie in a run with a checkpoint; say which weights to use with --model`,
     );
   }
-  const backend = embedded();
+  const { trainer: trainers } = embedded();
   const { algorithm } = stored;
   const valueHead = algorithm.critic?.shared ?? false;
-  const trainer = await backend.openTrainer('policy', model, { valueHead });
-  const reference = algorithm.kl
-    ? await backend.openTrainer('reference', flags.reference ?? model)
-    : undefined;
+  const trainer = await trainers.open('policy', model, { valueHead });
+  const reference = algorithm.kl ? await trainers.open('reference', flags.reference ?? model) : undefined;
   const ownCritic = join(model, 'critic');
   const critic =
     algorithm.critic && !valueHead
-      ? await backend.openTrainer('critic', existsSync(ownCritic) ? ownCritic : model)
+      ? await trainers.open('critic', existsSync(ownCritic) ? ownCritic : model)
       : undefined;
   try {
     const report = await replayBatch({

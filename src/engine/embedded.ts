@@ -1,3 +1,4 @@
+import type { TrainerRole } from '../training/trainer.ts';
 import { type EmbeddedServer, openServer } from './server.ts';
 import type { LoraOptions } from './training/lora.ts';
 import { type EmbeddedTrainer, openTrainer } from './training/trainer.ts';
@@ -7,8 +8,8 @@ export interface EmbeddedOptions {
   readonly threads?: number;
   /** Forces one build of the kernels; default native where it can be built. */
   readonly kernels?: 'native' | 'wasm';
-  /** Servers, each a thread of its own with its own cache. More than one is for testing what many do. */
-  readonly servers?: number;
+  /** How many servers, each a thread with its own cache. More than one is for testing what many do. */
+  readonly replicas?: number;
   /** Memory for cached K/V, per server. */
   readonly cacheMegabytes?: number;
   /** Most requests a server runs at once. */
@@ -21,14 +22,17 @@ export interface EmbeddedOptions {
   readonly log?: (line: string) => void;
 }
 
-/** Both ports in this process, on the CPU: no GPU, no Python, nothing to start. */
+/**
+ * Both ports in this process, on the CPU: no GPU, no Python, nothing to start. What it returns are the two options of
+ * a run, `train({ ...embedded({ threads: 4 }) })`; either may be used alone.
+ */
 export function embedded(options: EmbeddedOptions = {}) {
-  const { servers = 1, lora, recompute, cacheMegabytes, maxBatch, ...common } = options;
-  return {
+  const { replicas = 1, lora, recompute, cacheMegabytes, maxBatch, ...common } = options;
+  const servers = {
     name: 'embedded',
-    openServers: (model: string): Promise<EmbeddedServer[]> =>
+    open: (model: string): Promise<EmbeddedServer[]> =>
       Promise.all(
-        Array.from({ length: servers }, () =>
+        Array.from({ length: replicas }, () =>
           openServer({
             model,
             ...common,
@@ -37,8 +41,11 @@ export function embedded(options: EmbeddedOptions = {}) {
           }),
         ),
       ),
-    openTrainer: (
-      role: 'policy' | 'reference' | 'critic',
+  };
+  const trainer = {
+    name: 'embedded',
+    open: (
+      role: TrainerRole,
       model: string,
       { valueHead = false }: { readonly valueHead?: boolean } = {},
     ): Promise<EmbeddedTrainer> =>
@@ -51,4 +58,5 @@ export function embedded(options: EmbeddedOptions = {}) {
         ...(recompute === undefined ? {} : { recompute }),
       }),
   };
+  return { servers, trainer };
 }

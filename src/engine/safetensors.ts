@@ -112,16 +112,24 @@ function checkLayout(entries: TensorEntry[], dataStart: number, fileBytes: numbe
   }
 }
 
-/** Header bytes, padded with spaces so that the data begins at a multiple of 8, and each F32 tensor's place. */
+/** A tensor to be written: float32, or bfloat16 as its bits. */
+export interface StoredTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly data: Float32Array | Uint16Array;
+}
+
+/** Header bytes, padded with spaces so that the data begins at a multiple of 8, and each tensor's place. */
 export function encodeSafetensorsHeader(
-  tensors: readonly { readonly name: string; readonly shape: readonly number[] }[],
+  tensors: readonly StoredTensor[],
   metadata: Readonly<Record<string, string>>,
 ): Uint8Array {
   const json: Record<string, unknown> = { __metadata__: metadata };
   let offset = 0;
-  for (const { name, shape } of tensors) {
-    const end = offset + 4 * shape.reduce((product, size) => product * size, 1);
-    json[name] = { dtype: 'F32', shape, data_offsets: [offset, end] };
+  for (const { name, shape, data } of tensors) {
+    const end = offset + data.byteLength;
+    const dtype: Precision = data instanceof Uint16Array ? 'BF16' : 'F32';
+    json[name] = { dtype, shape, data_offsets: [offset, end] };
     offset = end;
   }
   const text = new TextEncoder().encode(JSON.stringify(json));

@@ -1,6 +1,7 @@
 /** The thread of an embedded server: owns kernels, model and cache; talks by messages, one batch a step. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConfigError } from '../errors.ts';
+import { ARITHMETIC } from './arithmetic.ts';
 import { EngineLoop } from './generation/engine-loop.ts';
 import { Generator } from './generation/generator.ts';
 import type { FromEngine, ServerSetup, ToEngine } from './generation/messages.ts';
@@ -38,6 +39,7 @@ async function main(): Promise<void> {
     description: kernels.description,
     info: {
       engine: 'embedded',
+      arithmetic: ARITHMETIC,
       model: setup.model,
       vocabulary: config.vocabulary,
       contextTokens: generator.contextTokens,

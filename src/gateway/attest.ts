@@ -5,8 +5,8 @@
  *   E = Σ (s − o)² − (s − n)²     is  +Σ (n − o)²  on a server that has n, and  −Σ (n − o)²  on one that still has o,
  *
  * each ± 2σ √Σ(n − o)² by the noise σ of an engine's arithmetic. E is summed over syncs until it stands clear of the
- * noise; before that a server is unproven, which is no failure. Engines of our own compute as the trainer does, so theirs
- * must agree at once; a server that offers a checksum of its weights must show another one when they have moved.
+ * noise; before that a server is unproven, which is no failure. A server that declares the trainer's arithmetic must
+ * agree at once; a server that offers a checksum of its weights must show another one when they have moved.
  */
 import type { InferenceServer } from '../inference/server.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
@@ -24,8 +24,8 @@ export interface Verdict {
 const CLEAR = 5;
 /** Mean distance at the first look that no arithmetic explains: another model. */
 const OTHER_MODEL = 0.5;
-/** Mean distance of an engine of our own: float32 on both sides. */
-const OWN_ENGINE = 1e-4;
+/** Mean distance where server and trainer declare the same arithmetic. */
+const SAME_ARITHMETIC = 1e-4;
 
 interface Evidence {
   /** The trainer's log-probs at the last version proved here. */
@@ -40,14 +40,16 @@ type Attested = Pick<InferenceServer, 'generate' | 'info' | 'checksum'>;
 
 export class Attestor {
   readonly #prompts: readonly Int32Array[];
+  readonly #arithmetic: string | undefined;
   readonly #evidence = new Map<string, Evidence>();
   readonly #checksums = new Map<string, string>();
   #before: Float32Array | undefined;
   #call = 0;
 
-  /** A few prompts of some dozen tokens each. */
-  constructor(prompts: readonly Int32Array[]) {
+  /** A few prompts of some dozen tokens each, and the trainer's arithmetic. */
+  constructor(prompts: readonly Int32Array[], arithmetic?: string) {
     this.#prompts = prompts;
+    this.#arithmetic = arithmetic;
   }
 
   /**
@@ -65,8 +67,9 @@ export class Attestor {
     return Promise.all(
       servers.map(async ({ name, server }): Promise<Verdict> => {
         try {
-          const { engine } = await server.info();
-          const verdict = this.judge(name, joined(await this.#scores(server)), now, engine === 'embedded');
+          const { arithmetic } = await server.info();
+          const isSame = arithmetic !== undefined && arithmetic === this.#arithmetic;
+          const verdict = this.judge(name, joined(await this.#scores(server)), now, isSame);
           if (verdict.state === 'failed' || sent === 'adapter') return verdict;
           const changed = await this.#checksumChanged(name, server);
           if (changed !== false || !moved) return verdict;
@@ -79,10 +82,10 @@ export class Attestor {
     );
   }
 
-  judge(name: string, server: Float32Array, now: Float32Array, ownEngine = false): Verdict {
+  judge(name: string, server: Float32Array, now: Float32Array, sameArithmetic = false): Verdict {
     const distance = meanOf(server, (value, at) => Math.abs(value - now[at]!));
-    if (ownEngine && !(distance <= OWN_ENGINE)) {
-      const why = `its log-probs are ${distance.toExponential(1)} off; ${OWN_ENGINE} is allowed on the embedded engine`;
+    if (sameArithmetic && !(distance <= SAME_ARITHMETIC)) {
+      const why = `its log-probs are ${distance.toExponential(1)} off; ${SAME_ARITHMETIC} is allowed where the arithmetic is the trainer's`;
       return { name, state: 'failed', distance, why };
     }
     const known = this.#evidence.get(name);

@@ -205,8 +205,10 @@ export class Fleet {
   async #deliver(member: Member, weights: WeightUpdate): Promise<void> {
     const { server } = member;
     const { log, onBack } = this.#options;
-    // An adapter has another name for each version: requests in progress keep theirs.
-    const whileUpdating = weights.kind === 'lora' ? undefined : this.#options.whileUpdating;
+    // An adapter has another name for each version, so requests in progress keep theirs. Weights that were pushed are
+    // there already: the gateway paused the servers meanwhile.
+    const needsPause = weights.kind !== 'lora' && weights.kind !== 'pushed';
+    const whileUpdating = needsPause ? this.#options.whileUpdating : undefined;
     if (whileUpdating) await server.pause(whileUpdating);
     try {
       await server.update(weights);

@@ -248,6 +248,18 @@ export class Gateway implements InferenceServer {
     return this.#fleet.update(weights);
   }
 
+  /** For weights that are moved to the servers from outside: requests pause until every server has noted the version. */
+  async updateWhile(move: () => Promise<WeightUpdate>): Promise<WeightUpdate> {
+    if (this.#whileUpdating) await this.pause(this.#whileUpdating);
+    try {
+      const weights = await move();
+      await this.#fleet.update(weights);
+      return weights;
+    } finally {
+      if (this.#whileUpdating) await this.resume();
+    }
+  }
+
   sleep() {
     return this.#fleet.all((server) => server.sleep?.());
   }

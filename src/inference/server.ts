@@ -70,25 +70,33 @@ export interface GenerateResult {
   readonly promptLogprobs?: Float32Array;
 }
 
+/** A tensor in the trainer's precision: float32, or bfloat16 as its bits. */
+export interface WeightTensor {
+  readonly shape: readonly number[];
+  readonly data: Float32Array | Uint16Array;
+}
+
 /** New weights on their way to a server. */
 export type WeightUpdate =
   | {
       readonly kind: 'memory';
       readonly version: number;
-      /** Hugging Face tensor names; the data lies in SharedArrayBuffers. */
-      readonly tensors: ReadonlyMap<
-        string,
-        { readonly shape: readonly number[]; readonly data: Float32Array }
-      >;
+      /** By Hugging Face name; the data lies in SharedArrayBuffers where the server is another thread. */
+      readonly tensors: ReadonlyMap<string, WeightTensor>;
     }
   | { readonly kind: 'disk'; readonly version: number; readonly path: string }
   | { readonly kind: 'lora'; readonly version: number; readonly name: string; readonly path: string }
-  | { readonly kind: 'collective'; readonly version: number; readonly group: string };
+  | { readonly kind: 'collective'; readonly version: number; readonly group: string }
+  /** The trainer has moved the weights to its own servers, which note the version; one that has them not refuses. */
+  | { readonly kind: 'pushed'; readonly version: number };
 
 export interface ServerInfo {
-  readonly engine: 'embedded' | 'sglang' | 'vllm' | 'scripted' | 'simulated';
+  /** Name of the engine, as the server states it. */
+  readonly engine: string;
   /** The server's own version, such as `0.32.0`, where it says. */
   readonly release?: string;
+  /** Name of the arithmetic behind the log-probs; a trainer of the same arithmetic must agree to 1e-4. */
+  readonly arithmetic?: string;
   readonly model: string;
   readonly vocabulary: number;
   readonly contextTokens: number;
@@ -97,20 +105,19 @@ export interface ServerInfo {
   readonly logprobs: 'temperature' | 'processed' | 'raw';
   /** Whether they are also after the repetition, presence and frequency penalties, which the trainer's are not. */
   readonly logprobsAfterPenalties?: boolean;
-  readonly can: ReadonlySet<
-    | 'images'
-    | 'scorePrompt'
-    | 'lora'
-    | 'memory'
-    | 'disk'
-    | 'collective'
-    | 'pauseKeep'
-    | 'sleep'
-    | 'constraint'
-    /** The same request with the same seed gets the same reply. */
-    | 'seeds'
-  >;
+  readonly can: ReadonlySet<ServerAbility>;
 }
+
+/** What a server may be able to do beyond sampling; the kinds of weight update that it takes are among them. */
+export type ServerAbility =
+  | WeightUpdate['kind']
+  | 'images'
+  | 'scorePrompt'
+  | 'pauseKeep'
+  | 'sleep'
+  | 'constraint'
+  /** The same request with the same seed gets the same reply. */
+  | 'seeds';
 
 /** How a server stands, as it reports it. */
 export interface ServerLoad {

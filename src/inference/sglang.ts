@@ -36,8 +36,11 @@ interface ModelInfo {
   readonly model_path: string;
   readonly weight_version?: string | null;
   readonly has_image_understanding?: boolean;
-  /** Only `rollcall serve` says. */
+  /** What only `rollcall serve` says. */
   readonly vocab_size?: number;
+  readonly engine?: string;
+  readonly arithmetic?: string;
+  readonly constraints?: boolean;
 }
 
 interface ServerFlags {
@@ -82,8 +85,9 @@ export class SglangServer implements InferenceServer {
   async info(): Promise<ServerInfo> {
     const [model, flags] = await Promise.all([this.#modelInfo(), this.#serverFlags()]);
     return {
-      engine: model.vocab_size === undefined ? 'sglang' : 'embedded',
-      ...(model.vocab_size === undefined && flags.version ? { release: flags.version } : {}),
+      engine: model.engine ?? 'sglang',
+      ...(model.engine === undefined && flags.version ? { release: flags.version } : {}),
+      ...(model.arithmetic === undefined ? {} : { arithmetic: model.arithmetic }),
       model: model.model_path,
       vocabulary: model.vocab_size ?? 0,
       contextTokens: await this.#contextTokens(flags),
@@ -94,7 +98,7 @@ export class SglangServer implements InferenceServer {
         'scorePrompt',
         'disk',
         'pauseKeep',
-        ...(model.vocab_size === undefined ? (['constraint'] as const) : []),
+        ...(model.constraints === false ? [] : (['constraint'] as const)),
         ...(model.vocab_size !== undefined || flags.enable_deterministic_inference
           ? (['seeds'] as const)
           : []),

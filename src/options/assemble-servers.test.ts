@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { assembleBackend } from './assemble-servers.ts';
+import { assembleServers } from './assemble-servers.ts';
 import { SETTINGS } from './settings.ts';
 
 const DEFAULTS = Object.fromEntries(
   Object.entries(SETTINGS.servers).map(([name, setting]) => [name, setting.default]),
-) as Parameters<typeof assembleBackend>[0];
+) as Parameters<typeof assembleServers>[0];
 const gatewayOf = (more: Partial<typeof DEFAULTS>) =>
-  assembleBackend({ ...DEFAULTS, ...more }, () => {}).gateway!;
+  assembleServers({ ...DEFAULTS, ...more }, () => {}).gateway!;
 
 test('requests are sent at once unless a policy or a ceiling is chosen', () => {
   expect(gatewayOf({})).toEqual({ tries: 4 });
@@ -20,7 +20,7 @@ test('requests are sent at once unless a policy or a ceiling is chosen', () => {
 
 test('rollcall serve is started as SGLang is, and says which settings are for GPUs', () => {
   const said: string[] = [];
-  const { name, sendsFirst } = assembleBackend(
+  const { name, sendsFirst } = assembleServers(
     { ...DEFAULTS, engine: 'rollcall', replicas: 2, portStart: 31_000, tensorParallel: 4 },
     (line) => said.push(line),
   );

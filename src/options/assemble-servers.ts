@@ -3,8 +3,8 @@ import type { GatewayOptions } from '../gateway/gateway.ts';
 import { firstCome } from '../gateway/policies/first-come.ts';
 import { longestFirst } from '../gateway/policies/longest-first.ts';
 import { programs } from '../gateway/policies/programs.ts';
+import type { ServerFactory } from '../gateway/server-factory.ts';
 import type { LaunchOptions } from '../inference/launch.ts';
-import type { Backend } from '../options.ts';
 import { servers } from './servers.ts';
 import { type DescribedRun, SETTINGS } from './settings.ts';
 
@@ -13,8 +13,8 @@ type Described = DescribedRun['servers'];
 /** How servers are started; without a meaning where they run already, or in this process. */
 const OF_STARTED_SERVERS = ['portStart', 'tensorParallel', 'memoryShare', 'logLevel'] as const;
 
-/** Where tokens are made, from `servers.*`. What is another's business is said in one line. */
-export function assembleBackend(described: Described, warn: (message: string) => void): Backend {
+/** Where tokens come from, by `servers.*`. Settings without effect here are named in one line. */
+export function assembleServers(described: Described, warn: (message: string) => void): ServerFactory {
   const { engine, mode, urls, replicas, timeoutSeconds, startSeconds } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
     const set = names.filter((name) => described[name] !== SETTINGS.servers[name].default);
@@ -22,7 +22,7 @@ export function assembleBackend(described: Described, warn: (message: string) =>
   };
   const common = { timeoutSeconds, startSeconds, gateway: gatewayOf(described) };
   if (mode === 'server') {
-    unheard([...OF_STARTED_SERVERS, 'replicas'], 'the business of the servers at servers.urls');
+    unheard([...OF_STARTED_SERVERS, 'replicas'], 'set on the servers at servers.urls, which run already');
     return servers({ urls, engine: engine === 'embedded' ? 'rollcall' : (engine as 'sglang'), ...common });
   }
   if (engine === 'embedded') {
@@ -30,7 +30,7 @@ export function assembleBackend(described: Described, warn: (message: string) =>
       [...OF_STARTED_SERVERS, 'timeoutSeconds', 'startSeconds'],
       'nothing to do: the embedded engine runs in this process',
     );
-    return { ...embedded({ servers: replicas }), gateway: gatewayOf(described) };
+    return { ...embedded({ replicas }).servers, gateway: gatewayOf(described) };
   }
   const { portStart, tensorParallel, memoryShare, logLevel } = described;
   if (engine === 'rollcall') {

@@ -12,7 +12,7 @@ import { openDescribedRewards } from '../reward/described-rewards.ts';
 import type { Message, ToolSchema } from '../types.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleAlgorithm } from './assemble-algorithm.ts';
-import { assembleBackend } from './assemble-servers.ts';
+import { assembleServers } from './assemble-servers.ts';
 import type { DescribedRun } from './settings.ts';
 
 export interface AssembledRun {
@@ -80,7 +80,7 @@ export async function assembleRun(
       }),
       chat,
       trackers,
-      backend: assembleBackend(run.servers, warn),
+      servers: assembleServers(run.servers, warn),
     };
     return { options, close };
   } catch (error) {

@@ -4,7 +4,7 @@ import { OPTIONS, type ResolvedOptions } from '../options.ts';
 /** What `options.json` holds: the plain options, and the names of what was passed as code. */
 export function describeOptions<T>(options: ResolvedOptions<T>): object {
   const plain = Object.fromEntries(Object.keys(OPTIONS).map((name) => [name, options[name as never]]));
-  const { model, agent, rewards, algorithm, backend, tasks, config } = options;
+  const { model, agent, rewards, algorithm, servers, trainer, tasks, config } = options;
   return {
     ...plain,
     model,
@@ -12,7 +12,8 @@ export function describeOptions<T>(options: ResolvedOptions<T>): object {
     agent: { name: agent.name },
     rewards: rewards.map(({ name, weight }) => ({ name, weight })),
     algorithm: algorithm ?? null,
-    backend: backend?.name ?? null,
+    servers: servers?.name ?? null,
+    trainer: trainer?.name ?? null,
     // Agent, tools and rewards are code: the module that defined them, and the commit it was at.
     config: config ?? null,
     gitCommit: gitCommit(),

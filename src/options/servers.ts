@@ -1,18 +1,14 @@
-/** A backend of servers at URLs, with the trainer in this process: weights go to them through a folder. */
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+/** Servers at URLs, or started here: weights go to them through a folder. */
+import { resolve } from 'node:path';
 import { loadModelFiles } from '../chat/model-files.ts';
-import { publishToDisk } from '../engine/disk-weights.ts';
-import { type EmbeddedOptions, embedded } from '../engine/embedded.ts';
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GatewayOptions } from '../gateway/gateway.ts';
+import type { ServerFactory } from '../gateway/server-factory.ts';
 import { type CheckedServer, checkServer } from '../inference/check-server.ts';
 import { type Launched, type LaunchOptions, launchCommands, startServers } from '../inference/launch.ts';
 import { type HttpServerOptions, SglangServer } from '../inference/sglang.ts';
 import { VllmServer } from '../inference/vllm.ts';
 import { realClock, sleep } from '../lib/clock.ts';
-import type { Backend } from '../options.ts';
 
 export interface ServersOptions {
   /** Servers that run, such as `http://gpu-1:30000`; one per replica. */
@@ -21,11 +17,10 @@ export interface ServersOptions {
   readonly launch?: Partial<Omit<LaunchOptions, 'engine' | 'model'>>;
   /** `rollcall` is `rollcall serve`, which speaks SGLang's protocol. */
   readonly engine: 'sglang' | 'vllm' | 'rollcall';
-  /** A folder that this process and all servers see under the same path; default one of this machine's own. */
+  /** A folder that this process and all servers see under the same path; default a temporary one of this machine. */
   readonly weightsDirectory?: string;
-  /** `adapter` with `trainer.lora`: servers get the low-rank matrices only. */
+  /** `adapter`: servers get the low-rank matrices only, from a trainer that was opened with `lora`. */
   readonly send?: 'weights' | 'adapter';
-  readonly trainer?: Omit<EmbeddedOptions, 'servers' | 'cacheMegabytes' | 'maxBatch'>;
   /** How long the servers may take to be ready. */
   readonly startSeconds?: number;
   /** Of calls other than replies. */
@@ -40,23 +35,22 @@ export interface ServersOptions {
 const CHECK_TEXT = 'Compute 12×(34+5), then say “done” – naïve café, 東京.\n';
 const POLL_MS = 500;
 
-/** `train({ backend: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })` */
-export function servers(options: ServersOptions): Backend {
-  const { urls = [], engine, launch, send = 'weights', trainer = {} } = options;
+/** `train({ servers: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })` */
+export function servers(options: ServersOptions): ServerFactory {
+  const { urls = [], engine, launch, weightsDirectory, send = 'weights' } = options;
   if (launch && urls.length > 0)
     throw new ConfigError('urls and launch are both given; servers run or are started');
   if (!launch && urls.length === 0)
     throw new ConfigError('urls is empty; give the address of at least one server');
   const twice = urls.find((url, at) => urls.indexOf(url) !== at);
   if (twice !== undefined) throw new ConfigError(`urls names ${twice} twice`);
-  if (send === 'adapter' && !trainer.lora) throw new ConfigError('send is adapter, which needs trainer.lora');
   const log = options.log ?? ((line) => process.stderr.write(`${line}\n`));
-  const trainers = embedded(trainer);
   return {
     name: engine,
     sendsFirst: true,
     gateway: { whileUpdating: 'wait', log, ...options.gateway },
-    openServers: async (model, files = undefined) => {
+    disk: { send, ...(weightsDirectory === undefined ? {} : { directory: weightsDirectory }) },
+    open: async (model, files = {}) => {
       const given = { ...options, http: { ...files, ...options.http } };
       const { tokenizer } = await loadModelFiles(model);
       const ids = tokenizer.encode(CHECK_TEXT);
@@ -77,20 +71,6 @@ export function servers(options: ServersOptions): Backend {
         await Promise.all(opened.map((server) => server.close()));
         throw error;
       }
-    },
-    openTrainer: async (role, model, more) => {
-      const opened = await trainers.openTrainer(role, model, more);
-      if (role !== 'policy') return opened;
-      const own = options.weightsDirectory === undefined;
-      const directory = options.weightsDirectory ?? (await mkdtemp(join(tmpdir(), 'rollcall-weights-')));
-      const published = publishToDisk(opened, { model, directory, send });
-      return {
-        ...published,
-        close: async () => {
-          await published.close();
-          if (own) await rm(directory, { recursive: true, force: true });
-        },
-      };
     },
   };
 }

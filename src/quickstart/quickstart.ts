@@ -58,7 +58,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
     throw new ConfigError(`${runDir} already holds a run; choose another folder with --run`);
   }
   const recipe = { ...RECIPES[variant], ...(options.steps === undefined ? {} : { steps: options.steps }) };
-  const backend = embedded({
+  const engine = embedded({
     ...(options.kernels === undefined ? {} : { kernels: options.kernels }),
     log: say,
   });
@@ -82,9 +82,9 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   await rm(join(fresh, 'tokenizer'), { recursive: true });
   const { tokenizer } = await loadModelFiles(fresh);
   const format = await loadChatFormat(fresh, {});
-  const trainer = await backend.openTrainer('policy', fresh);
+  const trainer = await engine.trainer.open('policy', fresh);
   const began = clock.now();
-  const [server] = await backend.openServers(fresh);
+  const [server] = await engine.servers.open(fresh);
   say(`Engine: ${trainer.description}`);
   let sftTokens = 0;
   let before: { readonly test: Measurement; readonly unseen: Measurement };
@@ -120,7 +120,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   let rolloutTokens = 0;
   const finished = await options.run(
     {
-      ...trainOptions({ seed, variant, steps: recipe.steps, model: warm, runDir, backend }),
+      ...trainOptions({ seed, variant, steps: recipe.steps, model: warm, runDir, engine }),
       config: await writeRunFile({ seed, variant, steps: recipe.steps, model: warm, runDir }),
     },
     (report) => {
@@ -131,7 +131,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   if (!finished) return undefined;
 
   const model = join(runDir, 'checkpoints', `global_step_${recipe.steps}`);
-  const [trained] = await backend.openServers(model);
+  const [trained] = await engine.servers.open(model);
   const look = { server: trained!, format, seed, signal };
   const after = {
     test: await measure('test', held.test, look),

@@ -1,5 +1,5 @@
 import { arrayDataset } from '../dataset/dataset.ts';
-import type { Backend, TrainOptions } from '../options.ts';
+import type { TrainOptions } from '../options.ts';
 import { grpo } from '../training/algorithms.ts';
 import { createProblems, type Problem } from './problems.ts';
 import { RECIPES, type Variant } from './recipe.ts';
@@ -13,7 +13,8 @@ export interface QuickstartRun {
   /** The warm-started model. */
   readonly model: string;
   readonly runDir: string;
-  readonly backend?: Backend | undefined;
+  /** Where tokens come from and what trains. */
+  readonly engine?: Pick<TrainOptions, 'servers' | 'trainer'> | undefined;
 }
 
 /** The quick start's GRPO run, as any user would write it. */
@@ -23,7 +24,7 @@ export function trainOptions({
   steps,
   model,
   runDir,
-  backend,
+  engine,
 }: QuickstartRun): TrainOptions<Problem> {
   const recipe = RECIPES[variant];
   const total = steps ?? recipe.steps;
@@ -37,7 +38,7 @@ export function trainOptions({
     agent: createSolver(),
     rewards: [correct],
     algorithm: grpo({ clip: [0.2, 0.28], old: 'behaviour' }),
-    backend,
+    ...engine,
     steps: total,
     tasksPerStep: recipe.tasksPerStep,
     attemptsPerTask: recipe.attemptsPerTask,

@@ -1,18 +1,20 @@
 import { existsSync } from 'node:fs';
 import type { ChatFormat } from '../chat/format.ts';
 import { createSampler, type Sampler } from '../dataset/sampler.ts';
+import { publishToDisk } from '../engine/disk-weights.ts';
 import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
 import { type Gateway, gateway } from '../gateway/gateway.ts';
+import type { ServerFactory } from '../gateway/server-factory.ts';
 import { checkLogprobs } from '../inference/check-server.ts';
 import { hashSeed } from '../lib/random.ts';
 import { isOffPolicy } from '../modes/mode.ts';
 import { describeOptions } from '../options/describe.ts';
-import type { Backend, ResolvedOptions } from '../options.ts';
+import type { ResolvedOptions } from '../options.ts';
 import { type ImageBlobs, imageBlobs, pixelsPerTokenOf } from '../services/image-blobs.ts';
 import { type Algorithm, type CriticOptions, checkAlgorithm } from '../training/algorithm.ts';
 import { grpo } from '../training/algorithms.ts';
-import type { Trainer } from '../training/trainer.ts';
+import type { Trainer, TrainerFactory } from '../training/trainer.ts';
 import {
   type Checkpoint,
   createRunDirectory,
@@ -47,7 +49,8 @@ export interface Parts<T> {
 export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts<T>> {
   const { signal } = options;
   const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
-  const backend: Backend = options.backend ?? embedded();
+  const from: ServerFactory = options.servers ?? embedded().servers;
+  const trainers: TrainerFactory = options.trainer ?? embedded().trainer;
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
     tools: options.agent.tools.length > 0,
@@ -69,37 +72,43 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
   try {
     const resumed = await openDirectory(options);
     const valueHead = algorithm.critic?.shared ?? false;
-    const trainer = await open(backend.openTrainer('policy', model, { valueHead }));
+    const { read: readImage } = images;
+    const policy = await open(trainers.open('policy', model, { valueHead, readImage }));
     const setting = {
-      can: trainer.can,
+      can: policy.can,
       attemptsPerTask: options.attemptsPerTask,
       tokensPerTrajectory: options.limits.tokensPerTrajectory,
       rewardNames: options.rewards.map((reward) => reward.name),
       temperature: options.sampling.temperature,
     };
     checkAlgorithm(algorithm, setting);
-    const servers = await backend.openServers(model, { readImage: images.read });
+    const servers = await from.open(model, { readImage });
     opened.push(...servers);
-    for (const server of servers) checkLogprobs(await server.info(), options.sampling);
+    const infos = await Promise.all(servers.map((server) => server.info()));
+    for (const info of infos) checkLogprobs(info, options.sampling);
+    const byMemory = from.disk?.send !== 'adapter' && infos.every(({ can }) => can.has('memory'));
+    const trainer =
+      policy.publishes === 'memory' && !byMemory
+        ? await open(publishToDisk(policy, { model, ...from.disk }))
+        : policy;
     // What is in progress is interrupted rather than waited for where old and new weights may meet in a trajectory.
-    const whileUpdating =
-      overlaps(options) && backend.gateway?.whileUpdating === 'wait' ? 'abort' : undefined;
+    const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? 'abort' : undefined;
     const server = gateway(servers, {
-      ...backend.gateway,
+      ...from.gateway,
       ...(whileUpdating ? { whileUpdating } : {}),
       signal,
     });
-    const reference = algorithm.kl ? await open(backend.openTrainer('reference', model)) : undefined;
+    const reference = algorithm.kl ? await open(trainers.open('reference', model, { readImage })) : undefined;
     const openCritic = async ({ model: own, shared }: CriticOptions) => {
       if (shared) return trainer;
       const folder = own === undefined ? model : await findSpeaking(own, format, signal);
-      return open(backend.openTrainer('critic', folder));
+      return open(trainers.open('critic', folder, { readImage }));
     };
     const critic = algorithm.critic && (await openCritic(algorithm.critic));
     if (critic) checkAlgorithm(algorithm, { ...setting, criticCan: critic.can });
     const order = options.order ?? { kind: 'shuffle' };
     const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
-    const sendFirst = backend.sendsFirst ?? false;
+    const sendFirst = from.sendsFirst ?? false;
     return {
       resumed,
       format,

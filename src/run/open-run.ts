@@ -37,12 +37,11 @@ async function assemble<T extends object>(
   const { trainer, reference, critic, algorithm } = parts;
   const saved = resumed && runStateOf(resumed);
   const info = await server.info();
-  const isAttested = sendFirst || (info.engine === 'embedded' && info.can.has('scorePrompt'));
   const weights = new Weights({
     models: { trainer, reference, critic, algorithm },
     server,
     runDir,
-    canaries: isAttested ? CANARIES.map((text) => format.encodeText(text)) : undefined,
+    canaries: info.can.has('scorePrompt') ? CANARIES.map((text) => format.encodeText(text)) : undefined,
     resumed: saved,
   });
   if (resumed && saved) {

@@ -22,7 +22,7 @@ export function updateOptions<T>(
       adam: adamAt(options, step),
       miniBatches: optimizer.miniBatches,
       epochs: optimizer.epochs,
-      tokensPerMicroBatch: optimizer.tokensPerMicroBatch,
+      tokensPerMicroBatch: Math.min(optimizer.tokensPerMicroBatch, trainer.tokensPerCall ?? Infinity),
       balance: true,
       shuffle: true,
     },

@@ -5,6 +5,7 @@ import { loadModels, type Models, refreshReference, saveModels } from '../traini
 import type { UpdateResult, UpdateState } from '../training/update-policy.ts';
 import { readLatestCheckpoint } from '../watch/run-directory.ts';
 import { attest } from './attest.ts';
+import { publishWeights } from './publish-weights.ts';
 
 /** An update whose weights the servers have. */
 export interface PublishedUpdate extends UpdateResult {
@@ -35,7 +36,7 @@ export class Weights {
     this.models = models;
     this.#server = server;
     this.#runDir = runDir;
-    this.#attestor = canaries && new Attestor(canaries);
+    this.#attestor = canaries && new Attestor(canaries, models.trainer.arithmetic);
     this.#version = resumed?.version ?? 0;
     this.#updateState = resumed?.update;
   }
@@ -62,8 +63,7 @@ export class Weights {
   /** Sends the present version to every server, and sees that it has arrived. */
   async send(): Promise<void> {
     const { trainer } = this.models;
-    const weights = await trainer.publish(this.#version);
-    await this.#server.update(weights);
+    const weights = await publishWeights(trainer, this.#server, this.#version);
     const sent = weights.kind === 'lora' ? 'adapter' : 'weights';
     if (this.#attestor) await attest(this.#attestor, this.#server, trainer, sent);
   }

@@ -70,7 +70,7 @@ export function sglangRoutes(app: Hono, served: ServedModel): void {
 
   for (const path of ['/model_info', '/get_model_info']) {
     app.get(path, async (context) => {
-      const { version, vocabulary } = await served.info();
+      const { version, vocabulary, arithmetic } = await served.info();
       return context.json({
         model_path: served.model,
         tokenizer_path: served.model,
@@ -81,6 +81,9 @@ export function sglangRoutes(app: Hono, served: ServedModel): void {
         model_type: served.config['model_type'],
         architectures: served.config['architectures'],
         vocab_size: vocabulary,
+        engine: 'rollcall',
+        arithmetic,
+        constraints: false,
       });
     });
   }

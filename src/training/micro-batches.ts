@@ -126,7 +126,7 @@ function rowsOf<T extends Packable>(members: readonly T[], familyOf?: (member: T
     const plain: Row = {
       ids: member.ids,
       targets: member.trained,
-      ...(member.images?.length ? { images: member.images.map(({ image }) => image) } : {}),
+      ...(member.images?.length ? { images: member.images } : {}),
     };
     if (!familyOf) return plain;
     const family = familyOf(member);

@@ -1,4 +1,4 @@
-import type { WeightUpdate } from '../inference/server.ts';
+import type { WeightTensor, WeightUpdate } from '../inference/server.ts';
 import type { ImageRef } from '../types.ts';
 
 /**
@@ -13,7 +13,8 @@ export interface Row {
   readonly targets: Uint8Array;
   /** The row's first `length` tokens equal those of row number `row` (an earlier one): compute them once. */
   readonly prefix?: { readonly row: number; readonly length: number };
-  readonly images?: readonly ImageRef[];
+  /** `at` is the position of an image's placeholder in `ids`. */
+  readonly images?: readonly { readonly at: number; readonly image: ImageRef }[];
 }
 
 /** Per asked output one array per row, of the row's length; 0 where not a target. */
@@ -52,14 +53,48 @@ export interface Trainer {
   readonly can: ReadonlySet<
     'entropy' | 'value' | 'sumSquares' | 'temperature' | 'images' | 'lora' | 'prefix'
   >;
+  /**
+   * Kind of the updates that `publish` returns. With `pushed` it moves the weights to its own servers before it
+   * returns; requests in flight are paused meanwhile.
+   */
+  readonly publishes: WeightUpdate['kind'];
+  /** Name of the arithmetic behind the log-probs; a server of the same arithmetic must agree to 1e-4. */
+  readonly arithmetic?: string;
+  /** Most tokens of the rows in one call of `score` or `forward`; undefined where there is no limit. */
+  readonly tokensPerCall?: number;
   /** Outputs alone; keeps nothing. */
   score(rows: readonly Row[], options: ScoreOptions): Promise<Outputs>;
   forward(rows: readonly Row[], options: ScoreOptions): Promise<Pass>;
   /** Applies the accumulated gradient and clears it. A non-finite gradient is cleared, not applied: `skipped`. */
   optimStep(adam: AdamOptions): Promise<{ readonly gradNorm: number; readonly skipped: boolean }>;
   publish(version: number): Promise<WeightUpdate>;
-  /** Weights in the Hugging Face layout, and the optimizer's state beside them. */
+  /** The adapter that is trained; where the trainer can `lora`. */
+  adapter?(): Promise<AdapterWeights>;
+  /** A model folder in the Hugging Face layout (or an adapter in PEFT's), the optimizer's state in a folder below. */
   save(directory: string): Promise<void>;
   load(directory: string): Promise<void>;
+  /** Also called twice. */
   close(): Promise<void>;
+}
+
+/** Low-rank matrices in PEFT's layout. */
+export interface AdapterWeights {
+  /** What `adapter_config.json` holds. */
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly tensors: ReadonlyMap<string, WeightTensor>;
+}
+
+/** What trains: opens a trainer for each model of a run. */
+export interface TrainerFactory {
+  readonly name: string;
+  open(role: TrainerRole, model: string, options?: OpenTrainerOptions): Promise<Trainer>;
+}
+
+export type TrainerRole = 'policy' | 'reference' | 'critic';
+
+export interface OpenTrainerOptions {
+  /** Also on a policy, which is then its own critic; a critic always has one. */
+  readonly valueHead?: boolean;
+  /** The bytes of an image that a row names. */
+  readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
 }

@@ -19,7 +19,7 @@ export const options: TrainOptions<Question> = {
     userOf: (task) => (task.person ? { interaction: person, kwargs: {} } : undefined),
   }),
   rewards: [stepsReward<Question>()],
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: 1,
   tasksPerStep: 2,
   attemptsPerTask: 2,

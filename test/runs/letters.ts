@@ -17,7 +17,7 @@ export const options: TrainOptions<Letter> = {
       return [...text].filter((character) => character < task.letter).length / Math.max(1, text.length);
     }),
   ],
-  backend: embedded({ threads: 1 }),
+  ...embedded({ threads: 1 }),
   steps: Number(process.env['STEPS'] ?? 6),
   tasksPerStep: 4,
   attemptsPerTask: 4,

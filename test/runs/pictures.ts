@@ -1,7 +1,7 @@
 import { deflateSync } from 'node:zlib';
 import crc32 from 'crc-32';
 import { arrayDataset, embedded, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
-import type { Backend } from 'rollcall/ports';
+import type { TrainerFactory } from 'rollcall/ports';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
 
 type Picture = { name: string; picture: Uint8Array };
@@ -35,7 +35,7 @@ const zoom = tool({
   run: async (_, { image }) => ({ content: 'Its corner.', images: [await image(ZOOMED)] }),
 });
 
-const trained = embedded({ threads: 1 });
+const { trainer: trainers } = embedded({ threads: 1 });
 const { tokenizer } = byteModel();
 export const engine = scriptedEngine({
   tokenizer,
@@ -44,11 +44,10 @@ export const engine = scriptedEngine({
 });
 
 /** The embedded trainer reads no images: it is given the tokens alone. */
-const backend: Backend = {
-  name: 'scripted',
-  openServers: async () => [engine],
-  openTrainer: async (role, model) => {
-    const trainer = await trained.openTrainer(role, model);
+const textTrainer: TrainerFactory = {
+  name: 'text',
+  open: async (role, model) => {
+    const trainer = await trainers.open(role, model);
     type Rows = Parameters<typeof trainer.forward>[0];
     const textOf = (rows: Rows) => rows.map(({ images: _, ...row }) => row);
     return new Proxy(trainer, {
@@ -81,7 +80,8 @@ export const options = (model: string, runDir: string): TrainOptions<Picture> =>
     tools: [zoom],
   }),
   rewards: [reward<Picture>('said', ({ trajectory }) => trajectory.attempt)],
-  backend,
+  servers: { name: 'scripted', open: async () => [engine] },
+  trainer: textTrainer,
   steps: 1,
   tasksPerStep: 1,
   attemptsPerTask: 2,

@@ -17,8 +17,6 @@ const add = tool({
   },
 });
 
-const backend = embedded({ threads: 1 });
-
 const STOP = byteModel().tokenizer.encode('<|im_end|>')[0]!;
 
 /** Most attempts call the tool and answer right; some cannot be read, some ask for a tool that is not there. */
@@ -54,9 +52,9 @@ export const options: TrainOptions<Sum> = {
       Number(trajectory.text === `The sum is ${task.a + task.b}.`),
     ),
   ],
-  backend: {
+  servers: {
     name: 'scripted',
-    openServers: async () => {
+    open: async () => {
       const { tokenizer } = byteModel();
       const engine = scriptedEngine({
         tokenizer,
@@ -66,8 +64,8 @@ export const options: TrainOptions<Sum> = {
       });
       return [Object.assign(engine, { load: async () => ({ running: 1, queued: 2, kvUse: 0.5 }) })];
     },
-    openTrainer: (role, model) => backend.openTrainer(role, model),
   },
+  trainer: embedded({ threads: 1 }).trainer,
   config: { path: import.meta.filename, sha256: '0'.repeat(64) },
   steps: 3,
   tasksPerStep: 4,

@@ -500,7 +500,7 @@ test('verl 1.B10: agents of both frameworks are trained by train() on a real mod
       tasks: arrayDataset<Task>([{ question: '2 + 3?' }, { question: '4 + 4?' }]),
       agent: one,
       rewards: [reward('short', ({ trajectory }) => 1 / (1 + trajectory.text.length))],
-      backend: embedded({ threads: 1 }),
+      ...embedded({ threads: 1 }),
       steps: 2,
       tasksPerStep: 2,
       attemptsPerTask: 3,

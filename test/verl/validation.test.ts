@@ -27,7 +27,7 @@ async function linesOf(more: Partial<TrainOptions<Row>>): Promise<Line[]> {
     }),
     // Of the four attempts at a task, so many are right as it says.
     rewards: [reward<Row>('right', ({ task, trajectory }) => Number(trajectory.attempt < task.right))],
-    backend: embedded({ threads: 1 }),
+    ...embedded({ threads: 1 }),
     steps: 3,
     tasksPerStep: 1,
     attemptsPerTask: 2,

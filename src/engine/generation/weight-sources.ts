@@ -4,6 +4,7 @@ import type { WeightUpdate } from '../../inference/server.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { readModelConfig, readWeights } from '../model/files.ts';
 import { isIgnoredWeight, weightSpecs } from '../model/weights.ts';
+import { decodeTensor } from '../safetensors.ts';
 import type { WeightSource } from './packed-weights.ts';
 
 /** Fields that decide shapes or the computation; the rest of a config may differ between checkpoints. */
@@ -54,6 +55,11 @@ export function memoryWeights(tensors: Tensors, config: ModelConfig): WeightSour
     }
   }
   return (visit) => {
-    for (const spec of specs) visit(spec).set(tensors.get(spec.name)!.data);
+    for (const spec of specs) {
+      const { data } = tensors.get(spec.name)!;
+      const target = visit(spec);
+      if (data instanceof Float32Array) target.set(data);
+      else decodeTensor(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), 'BF16', target);
+    }
   };
 }

@@ -4,13 +4,14 @@ import {
   existsSync,
   fstatSync,
   fsyncSync,
+  mkdirSync,
   openSync,
   readFileSync,
   readSync,
   renameSync,
   writeSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import {
   bytesPerElement,
@@ -19,6 +20,7 @@ import {
   headerLength,
   parseSafetensorsHeader,
   type SafetensorsHeader,
+  type StoredTensor,
   type TensorEntry,
 } from '../safetensors.ts';
 import { type ModelConfig, parseModelConfig } from './config.ts';
@@ -228,7 +230,7 @@ export function readTensors(path: string): {
   }
 }
 
-/** Files of one save: all are written beside their names, then all renamed. */
+/** Files of one save, also in folders below: all are written beside their names, then all renamed. */
 export class FileSet {
   readonly #directory: string;
   readonly #names: string[] = [];
@@ -243,7 +245,7 @@ export class FileSet {
 
   tensors(
     name: string,
-    tensors: readonly NamedTensor[],
+    tensors: readonly StoredTensor[],
     metadata: Readonly<Record<string, string>> = { format: 'pt' },
   ): void {
     const parts = tensors.map(({ data }) => new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
@@ -265,10 +267,11 @@ export class FileSet {
   }
 
   #partial(name: string): string {
-    return join(this.#directory, `.${name}.partial`);
+    return join(this.#directory, dirname(name), `.${basename(name)}.partial`);
   }
 
   #write(name: string, parts: readonly Uint8Array[]): void {
+    mkdirSync(join(this.#directory, dirname(name)), { recursive: true });
     const descriptor = openSync(this.#partial(name), 'w');
     try {
       for (const part of parts) {

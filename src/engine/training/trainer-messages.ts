@@ -1,5 +1,12 @@
 /** What trainer and trainer thread say to each other: one request, one reply, in order. */
-import type { AdamOptions, Gradients, Outputs, Row, ScoreOptions } from '../../training/trainer.ts';
+import type {
+  AdamOptions,
+  AdapterWeights,
+  Gradients,
+  Outputs,
+  Row,
+  ScoreOptions,
+} from '../../training/trainer.ts';
 import type { TrainingOptions } from './training-engine.ts';
 
 export interface TrainerSetup {
@@ -25,6 +32,7 @@ export interface TrainerCalls {
     request: undefined;
     reply: ReadonlyMap<string, { readonly shape: readonly number[]; readonly data: Float32Array }>;
   };
+  adapter: { request: undefined; reply: AdapterWeights };
   save: { request: { readonly directory: string }; reply: undefined };
   load: { request: { readonly directory: string }; reply: undefined };
   memory: { request: undefined; reply: { readonly peakBytes: number } };

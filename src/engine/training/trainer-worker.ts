@@ -30,6 +30,7 @@ async function main(setup: TrainerSetup): Promise<void> {
     discard: ({ pass }) => void engine.discard(pass),
     optimStep: (adam) => engine.optimStep(adam),
     publish: () => engine.publish(),
+    adapter: () => engine.adapter(),
     save: ({ directory }) => void engine.save(directory),
     load: ({ directory }) => void engine.load(directory),
     memory: () => ({ peakBytes: kernels.peakBytes }),

@@ -4,7 +4,16 @@ import type { Worker } from 'node:worker_threads';
 import { ConfigError, EngineError, TrainerError } from '../../errors.ts';
 import type { WeightUpdate } from '../../inference/server.ts';
 import { startWorker } from '../../lib/worker.ts';
-import type { AdamOptions, Outputs, Pass, Row, ScoreOptions, Trainer } from '../../training/trainer.ts';
+import type {
+  AdamOptions,
+  AdapterWeights,
+  Outputs,
+  Pass,
+  Row,
+  ScoreOptions,
+  Trainer,
+} from '../../training/trainer.ts';
+import { ARITHMETIC } from '../arithmetic.ts';
 import type { CallName, ErrorMessage, FromTrainer, TrainerCalls, TrainerSetup } from './trainer-messages.ts';
 import type { TrainingOptions } from './training-engine.ts';
 
@@ -44,6 +53,8 @@ interface Waiting {
 
 export class EmbeddedTrainer implements Trainer {
   readonly can: Trainer['can'];
+  readonly publishes = 'memory';
+  readonly arithmetic = ARITHMETIC;
   /** One line: which kernels, for which CPU, with how many threads. */
   readonly description: string;
   readonly #worker: Worker;
@@ -88,6 +99,10 @@ export class EmbeddedTrainer implements Trainer {
 
   async publish(version: number): Promise<WeightUpdate> {
     return { kind: 'memory', version, tensors: await this.#call('publish', undefined) };
+  }
+
+  adapter(): Promise<AdapterWeights> {
+    return this.#call('adapter', undefined);
   }
 
   save(directory: string): Promise<void> {

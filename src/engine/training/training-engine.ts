@@ -4,7 +4,7 @@
  */
 import { freemem } from 'node:os';
 import { ConfigError, TrainerError } from '../../errors.ts';
-import type { AdamOptions, Gradients, Output, Outputs, Row } from '../../training/trainer.ts';
+import type { AdamOptions, AdapterWeights, Gradients, Output, Outputs, Row } from '../../training/trainer.ts';
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { Decoder } from '../model/decoder.ts';
@@ -19,6 +19,7 @@ import { checkRows, type Packing, packRows, splitRows } from './packing.ts';
 import { emptyOutputs, gatherGradients, scatterOutputs } from './row-outputs.ts';
 import { Tape } from './tape.ts';
 import {
+  adapterOf,
   loadTraining,
   readValueHead,
   saveTraining,
@@ -33,7 +34,7 @@ export interface TrainingOptions {
   readonly trainable?: boolean;
   /** Trains low-rank adapters and freezes the model. */
   readonly lora?: LoraOptions;
-  /** Adds a value head; read from `value_head.safetensors` beside the model, else it begins at zero. */
+  /** Adds a value head; read from `trainer/value_head.safetensors` in the model's folder, else it begins at zero. */
   readonly valueHead?: boolean;
   /** Computes each layer's activations again in the backward instead of keeping them. */
   readonly recompute?: boolean;
@@ -221,6 +222,15 @@ export class TrainingEngine {
   valuesChanged(): void {
     this.#model.generation++;
     if (this.#extra) this.#extra.generation++;
+  }
+
+  /** A copy, since the parameters change with the next update. */
+  adapter(): AdapterWeights {
+    const { config, tensors } = adapterOf(this.#state);
+    const copies = [...tensors].map(
+      ([name, { shape, data }]) => [name, { shape, data: data.slice() }] as const,
+    );
+    return { config, tensors: new Map(copies) };
   }
 
   save(directory: string): void {

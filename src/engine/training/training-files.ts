@@ -1,10 +1,12 @@
 /**
- * A trainer's folder: the model in the Hugging Face layout (or its adapter in PEFT's), the value head and the
- * optimizer's state beside it. What is read back continues bit by bit.
+ * A trainer's folder: the model in the Hugging Face layout (or its adapter in PEFT's), and below it, in `trainer/`, the
+ * value head and the optimizer's state: servers load every `*.safetensors` of a folder as weights of the model. What is
+ * read back continues bit by bit.
  */
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, TrainerError } from '../../errors.ts';
+import type { AdapterWeights } from '../../training/trainer.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import {
@@ -31,8 +33,8 @@ export interface TrainingState {
   readonly trained: readonly ParameterStore[];
 }
 
-const VALUE_HEAD_FILE = 'value_head.safetensors';
-const OPTIMIZER_FILE = 'optimizer.safetensors';
+const VALUE_HEAD_FILE = 'trainer/value_head.safetensors';
+const OPTIMIZER_FILE = 'trainer/optimizer.safetensors';
 
 export function valueHeadSpecs({ hidden }: ModelConfig): WeightSpec[] {
   return [
@@ -43,14 +45,13 @@ export function valueHeadSpecs({ hidden }: ModelConfig): WeightSpec[] {
 
 export function saveTraining(directory: string, state: TrainingState, steps: number): void {
   const { config, options, model, extra } = state;
-  mkdirSync(directory, { recursive: true });
   const files = new FileSet(directory);
   if (options.lora) {
-    files.text('adapter_config.json', json(peftConfigJson(options.lora, options.model)));
-    const adapter = loraSpecs(config, options.lora).map((spec) => tensorOf(extra!, spec));
+    const adapter = adapterOf(state);
+    files.text('adapter_config.json', json(adapter.config));
     files.tensors(
       'adapter_model.safetensors',
-      adapter.map((tensor) => ({ ...tensor, name: peftName(tensor.name) })),
+      [...adapter.tensors].map(([name, tensor]) => ({ name, ...tensor })),
     );
   } else {
     const original = readJson(join(options.model, 'config.json')) as Record<string, unknown>;
@@ -116,6 +117,17 @@ function loadAdapter(directory: string, config: ModelConfig, lora: LoraOptions, 
     );
   }
   for (const [name, { data }] of adapter.tensors) store.value(store.get(name)).set(data);
+}
+
+/** The adapter that is trained, in PEFT's layout; its tensors are views of the live parameters. */
+export function adapterOf({ config, options, extra }: TrainingState): AdapterWeights {
+  const { lora, model } = options;
+  if (!lora || !extra) throw new TrainerError('the trainer was opened without lora; it has no adapter');
+  const tensors = loraSpecs(config, lora).map((spec) => tensorOf(extra, spec));
+  return {
+    config: peftConfigJson(lora, model),
+    tensors: new Map(tensors.map(({ name, ...tensor }) => [peftName(name), tensor])),
+  };
 }
 
 function tensorOf(store: ParameterStore, { name, shape }: WeightSpec): NamedTensor {

@@ -57,7 +57,8 @@ value_head = None
 if a.value_head:
     value_head = {"value_head.weight": torch.nn.Parameter(torch.randn(1, shape["hidden_size"], dtype=torch.float32).double() * 0.2),
                   "value_head.bias": torch.nn.Parameter(torch.randn(1, dtype=torch.float32).double())}
-    save("value_head.safetensors", value_head)
+    os.makedirs(f"{a.out}/trainer", exist_ok=True)
+    save("trainer/value_head.safetensors", value_head)
 if a.lora:
     import peft
     model = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"],

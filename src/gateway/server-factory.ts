@@ -1,0 +1,27 @@
+import type { InferenceServer } from '../inference/server.ts';
+import type { ImageRef } from '../types.ts';
+import type { GatewayOptions } from './gateway.ts';
+
+/** Where tokens come from: opens the servers of a run, which stand behind one gateway. */
+export interface ServerFactory {
+  readonly name: string;
+  /** How requests are spread over the servers. */
+  readonly gateway?: GatewayOptions;
+  /** The servers may hold other weights than the model's, so they are sent before the first step. */
+  readonly sendsFirst?: boolean;
+  /** How weights reach servers that take them from disk. */
+  readonly disk?: DiskOptions;
+  open(model: string, options?: OpenServersOptions): Promise<readonly InferenceServer[]>;
+}
+
+export interface DiskOptions {
+  /** A folder that this process and all servers see under the same path; default a temporary one of this machine. */
+  readonly directory?: string;
+  /** `adapter`: only the low-rank matrices; the trainer must train an adapter. */
+  readonly send?: 'weights' | 'adapter';
+}
+
+export interface OpenServersOptions {
+  /** The bytes of an image that a request names. */
+  readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
+}
