@@ -1,0 +1,149 @@
+"""A trainer's folder: the model in the Hugging Face layout (or its adapter in PEFT's), the value head beside it, and the
+optimizer's state below it in `optimizer/`, sharded (torch.distributed.checkpoint), to be read on any number of ranks."""
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+
+from .adam import Adam
+from .errors import ConfigError
+from .group import Group
+from .lora import PEFT_PREFIX, LoraLinear, check_peft_config, first_factor, peft_config
+from .model import ModelOptions, Scorer
+from .weights import (
+    TOKENIZER_FILES,
+    VALUE_HEAD,
+    FolderWriter,
+    copy_rows,
+    full,
+    is_adapter,
+    merged,
+    model_parameters,
+    named_parameters,
+    read_into,
+    weight_files,
+)
+
+OPTIMIZER = "optimizer"
+VALUE_HEAD_FILE = "value_head.safetensors"
+ADAPTER_FILE = "adapter_model.safetensors"
+
+
+def save(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOptions, group: Group) -> None:
+    files = FolderWriter(directory, group)
+    if options.lora:
+        write_adapter(files, scorer, options)
+    else:
+        write_config(files, options.path, torch.float32)
+        files.model(merged(scorer, torch.float32))
+    write_value_head(files, scorer, options)
+    files.copy(options.path, TOKENIZER_FILES)
+    files.commit()
+    if adam:
+        save_optimizer(Path(directory), adam, group)
+
+
+def publish(directory: str, adapter: bool, scorer: Scorer, options: ModelOptions, group: Group) -> None:
+    """Weights alone, in bf16, or the adapter alone: what servers load."""
+    if adapter and not options.lora:
+        raise ConfigError("an adapter was asked for, but the trainer was opened without lora")
+    files = FolderWriter(directory, group)
+    if adapter:
+        write_adapter(files, scorer, options)
+    else:
+        write_config(files, options.path, torch.bfloat16)
+        files.model(merged(scorer, torch.bfloat16))
+    files.copy(options.path, TOKENIZER_FILES)
+    files.commit()
+
+
+def load(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOptions) -> None:
+    """What `save` wrote. A folder without optimizer state is a plain model: moments begin at zero, and so does a value
+    head that it does not have."""
+    folder = Path(directory)
+    if options.lora:
+        config = folder / "adapter_config.json"
+        if not config.exists():
+            raise ConfigError(f"{config}: no such file")
+        check_peft_config(json.loads(config.read_text()), options.lora, str(config))
+        adapter = {name: p for name, p in named_parameters(scorer) if is_adapter(name)}
+        read_into(adapter, [str(folder / ADAPTER_FILE)], directory, PEFT_PREFIX)
+    else:
+        read_into(model_parameters(scorer), weight_files(directory), directory)
+    has_optimizer = (folder / OPTIMIZER / ".metadata").exists()
+    read_value_head(directory, scorer, options, needed=has_optimizer)
+    if adam is None:
+        return
+    adam.forget()
+    if has_optimizer:
+        state = adam.state()
+        dcp.load(state, checkpoint_id=str(folder / OPTIMIZER))
+        adam.steps = int(state["steps"])
+    elif (folder / "optimizer.safetensors").exists():
+        raise ConfigError(f"{directory}: its optimizer state was written by the embedded trainer; resume it there")
+
+
+def read_start(scorer: Scorer, options: ModelOptions) -> None:
+    """The weights a model is opened with."""
+    read_into(model_parameters(scorer), weight_files(options.path), options.path)
+    for name, module in scorer.named_modules():
+        if isinstance(module, LoraLinear):
+            name = name.removeprefix("causal.")
+            first, second = module.lora_A.weight, module.lora_B.weight
+            start = first_factor(f"{name}.lora_A.weight", first.shape, options.lora.seed)
+            copy_rows(first, lambda begin, end: start[begin:end])
+            copy_rows(second, lambda begin, end: torch.zeros(end - begin, second.shape[1]))
+    read_value_head(options.path, scorer, options, needed=False)
+
+
+def read_value_head(directory: str, scorer: Scorer, options: ModelOptions, needed: bool) -> None:
+    if not options.value_head:
+        return
+    head = {name: p for name, p in named_parameters(scorer) if name.startswith(VALUE_HEAD)}
+    path = Path(directory) / VALUE_HEAD_FILE
+    if path.exists() or needed:
+        if not path.exists():
+            raise ConfigError(f"{path}: no such file")
+        read_into(head, [str(path)], directory)
+        return
+    for parameter in head.values():
+        copy_rows(parameter, lambda begin, end: torch.zeros(end - begin, *parameter.shape[1:]))
+
+
+def write_adapter(files: FolderWriter, scorer: Scorer, options: ModelOptions) -> None:
+    tensors = {
+        f"{PEFT_PREFIX}{name}": full(p).float().to("cpu", copy=True) for name, p in named_parameters(scorer) if is_adapter(name)
+    }
+    files.json("adapter_config.json", peft_config(options.lora, options.path))
+    files.tensors(ADAPTER_FILE, tensors)
+
+
+def write_value_head(files: FolderWriter, scorer: Scorer, options: ModelOptions) -> None:
+    if not options.value_head:
+        return
+    head = {name: full(p).float().to("cpu", copy=True) for name, p in named_parameters(scorer) if name.startswith(VALUE_HEAD)}
+    files.tensors(VALUE_HEAD_FILE, head)
+
+
+def write_config(files: FolderWriter, model: str, dtype: torch.dtype) -> None:
+    """The model's own configuration, with the precision its weights now have."""
+    config = json.loads((Path(model) / "config.json").read_text())
+    key = "dtype" if "dtype" in config else "torch_dtype"
+    files.json("config.json", {**config, key: str(dtype).removeprefix("torch.")})
+
+
+def save_optimizer(directory: Path, adam: Adam, group: Group) -> None:
+    """Written beside its name and renamed, so that a folder never has half a state."""
+    partial = directory / f".{OPTIMIZER}.partial"
+    if group.rank == 0:
+        shutil.rmtree(partial, ignore_errors=True)
+    group.wait_for_all()
+    dcp.save(adam.state(), checkpoint_id=str(partial))
+    group.wait_for_all()
+    if group.rank == 0:
+        shutil.rmtree(directory / OPTIMIZER, ignore_errors=True)
+        partial.rename(directory / OPTIMIZER)
+    group.wait_for_all()

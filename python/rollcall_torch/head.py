@@ -1,0 +1,91 @@
+"""From states to numbers per target: log-prob, entropy and Σπ², and back.
+
+Logits exist for a chunk of targets at a time; the backward computes them again, so no [targets × vocabulary] matrix is
+ever kept. With l = logits / T, p = softmax(l), H = −Σ p log p and S = Σ p²:
+
+    ∂ log p_y / ∂l = 1_y − p      ∂H / ∂l = −p (log p + H)      ∂S / ∂l = 2 p (p − S)
+"""
+
+from typing import Any
+
+import torch
+
+LOGIT_OUTPUTS = ("logprob", "entropy", "sumSquares")
+CHUNK_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 22}
+
+
+class TargetOutputs(torch.autograd.Function):
+    """logprob, entropy and Σπ² [targets] of states [targets, hidden] under a head [vocabulary, hidden]."""
+
+    @staticmethod
+    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, temperature: float):
+        count = len(ids)
+        results = [torch.empty(count, device=states.device) for _ in range(4)]
+        for rows in chunks(count, weight):
+            parts = outputs_of(logits_of(states[rows], weight), ids[rows], temperature)
+            for result, part in zip(results, parts):
+                result[rows] = part
+        logsumexp, logprob, entropy, squares = results
+        ctx.save_for_backward(states, weight, ids, logsumexp, entropy, squares)
+        ctx.temperature = temperature
+        ctx.set_materialize_grads(False)
+        return logprob, entropy, squares
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None):
+        states, weight, ids, logsumexp, entropy, squares = ctx.saved_tensors
+        by_logprob, by_entropy, by_squares = (
+            torch.zeros_like(entropy) if gradient is None else gradient for gradient in gradients
+        )
+        by_states = torch.empty_like(states) if ctx.needs_input_grad[0] else None
+        by_weight = torch.zeros(weight.shape, device=weight.device) if ctx.needs_input_grad[1] else None
+        for rows in chunks(len(ids), weight):
+            by_logits = gradient_of(
+                logits_of(states[rows], weight), ids[rows], ctx.temperature, logsumexp[rows], entropy[rows],
+                squares[rows], by_logprob[rows], by_entropy[rows], by_squares[rows],
+            ).to(weight.dtype)  # fmt: skip
+            if by_states is not None:
+                by_states[rows] = by_logits @ weight
+            if by_weight is not None:
+                by_weight += by_logits.t() @ states[rows]
+        return by_states, None if by_weight is None else by_weight.to(weight.dtype), None, None
+
+
+def logits_of(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """In f32: rounding logits to bf16 would move log-probs by hundredths."""
+    if weight.dtype == torch.float32:
+        return states @ weight.t()
+    if states.is_cuda:
+        return torch.mm(states, weight.t(), out_dtype=torch.float32)
+    return states.float() @ weight.t().float()
+
+
+def outputs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
+    scaled = logits / temperature
+    logsumexp = scaled.logsumexp(-1)
+    logp = scaled - logsumexp.unsqueeze(1)
+    p = logp.exp()
+    logprob = logp.gather(1, ids.unsqueeze(1)).squeeze(1)
+    return logsumexp, logprob, -(p * logp).sum(-1), (p * p).sum(-1)
+
+
+def gradient_of(logits, ids, temperature, logsumexp, entropy, squares, by_logprob, by_entropy, by_squares):
+    logp = logits / temperature - logsumexp.unsqueeze(1)
+    p = logp.exp()
+    factor = by_logprob.unsqueeze(1) + by_entropy.unsqueeze(1) * (logp + entropy.unsqueeze(1))
+    factor = factor - 2 * by_squares.unsqueeze(1) * (p - squares.unsqueeze(1))
+    vocabulary = torch.arange(logits.shape[1], device=logits.device)
+    hit = (vocabulary == ids.unsqueeze(1)) * by_logprob.unsqueeze(1)
+    return (hit - p * factor) / temperature
+
+
+def compile_head() -> None:
+    """On CUDA the passes over the logits are fused: they take longer than the product that makes them."""
+    global outputs_of, gradient_of
+    outputs_of = torch.compile(outputs_of, dynamic=True)
+    gradient_of = torch.compile(gradient_of, dynamic=True)
+
+
+def chunks(count: int, weight: torch.Tensor) -> list[slice]:
+    size = max(32, CHUNK_LOGITS.get(weight.device.type, 1 << 22) // weight.shape[0])
+    return [slice(at, min(at + size, count)) for at in range(0, count, size)]

@@ -1,0 +1,205 @@
+"""A Hugging Face causal model, sharded over the ranks (FSDP2), that answers with numbers per target."""
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from . import attention
+from .errors import ConfigError
+from .group import Group
+from .head import LOGIT_OUTPUTS, TargetOutputs, compile_head
+from .lora import LoraOptions, add_adapters
+from .rows import Packing
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How a model is opened. `path` is a folder in the Hugging Face layout."""
+
+    path: str
+    # False: only scored (a reference). No gradient, no optimizer, weights kept in the precision of computing.
+    trainable: bool = True
+    lora: LoraOptions | None = None
+    value_head: bool = False
+    # Precision of computing; trained weights, their gradient and Adam's moments are f32. Default bf16 on CUDA.
+    precision: str | None = None
+    # Share of the layers whose activations are computed again in the backward instead of kept.
+    recompute: float = 1.0
+    # Parameters, gradients and optimizer state in the memory of the host; costs transfers in every pass.
+    offload: bool = False
+    compile: bool = False
+    attention: str | None = None
+    # What weight decay acts on: `all` parameters, or `matrices`.
+    decay: str = "all"
+    # Tokens a rank computes at once; None is chosen by memory.
+    tokens: int | None = None
+
+    @staticmethod
+    def parse(given: dict[str, Any]) -> "ModelOptions":
+        known = ModelOptions.__dataclass_fields__
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise ConfigError(f"open: {', '.join(unknown)} is unknown; options are {', '.join(known)}")
+        lora = given.get("lora")
+        options = ModelOptions(**{**given, "lora": LoraOptions.parse(lora) if lora else None})
+        if options.lora and not options.trainable:
+            raise ConfigError("lora and trainable: false exclude each other")
+        if not 0 <= options.recompute <= 1:
+            raise ConfigError(f"recompute is {options.recompute}; a share of the layers from 0 to 1 is needed")
+        if options.precision not in (None, *PRECISIONS):
+            raise ConfigError(f"precision is {options.precision!r}; {', '.join(PRECISIONS)} are known")
+        if options.decay not in ("all", "matrices"):
+            raise ConfigError(f"decay is {options.decay!r}; all or matrices is needed")
+        return options
+
+
+class Scorer(nn.Module):
+    """The causal model and an optional value head. Its forward is one micro-batch."""
+
+    def __init__(self, causal: nn.Module, value_head: bool):
+        super().__init__()
+        self.causal = causal
+        if value_head:
+            self.value_head = nn.Linear(causal.config.hidden_size, 1)
+
+    def forward(self, batch: "Batch", temperature: float, outputs: list[str]) -> dict[str, torch.Tensor]:
+        hidden = self.causal.base_model(
+            input_ids=batch.ids, position_ids=batch.positions, use_cache=False, rows=batch.rows
+        ).last_hidden_state
+        states = hidden[0].index_select(0, batch.target_states)
+        results: dict[str, torch.Tensor] = {}
+        if any(name in LOGIT_OUTPUTS for name in outputs):
+            head = self.causal.get_output_embeddings().weight
+            parts = TargetOutputs.apply(states, head, batch.target_ids, temperature)
+            results.update(zip(LOGIT_OUTPUTS, parts))
+        if "value" in outputs:
+            weight, bias = self.value_head.weight.float(), self.value_head.bias.float()
+            results["value"] = (states.float() * weight).sum(-1) + bias
+        return {name: results[name] for name in outputs}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch on the device."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    rows: attention.PackedRows
+    target_states: torch.Tensor
+    target_ids: torch.Tensor
+
+    @staticmethod
+    def of(packing: Packing, way: str, device: torch.device) -> "Batch":
+        def place(values: Any) -> torch.Tensor:
+            return torch.from_numpy(values).to(device, non_blocking=True)
+
+        return Batch(
+            place(packing.ids).unsqueeze(0),
+            place(packing.positions).unsqueeze(0),
+            attention.packed_rows(packing, way, device),
+            place(packing.target_states),
+            place(packing.target_ids),
+        )
+
+
+def build(options: ModelOptions, group: Group) -> Scorer:
+    """The model with its memory taken and sharded; its weights are read afterwards (weights.py)."""
+    config = read_config(options.path)
+    compute = compute_precision(options, group)
+    with torch.device("meta"):
+        causal = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention.NAME)
+        scorer = Scorer(causal, options.value_head)
+        if options.lora:
+            add_adapters(causal, options.lora)
+    if getattr(causal.get_output_embeddings(), "bias", None) is not None:
+        raise ConfigError(f"{options.path}: an output head with a bias is not implemented")
+    if not options.trainable:
+        scorer.requires_grad_(False)
+    scorer.eval()
+    if compute != torch.float32:
+        for module in scorer.modules():
+            for parameter in module.parameters(recurse=False):
+                if not parameter.requires_grad:
+                    parameter.data = parameter.data.to(compute)
+    shard(scorer, causal, options, group, compute)
+    return scorer
+
+
+def shard(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, compute: torch.dtype) -> None:
+    layers = list(causal.base_model.layers)
+    mesh = init_device_mesh(group.device.type, (group.size,))
+    policy = {
+        "mesh": mesh,
+        "mp_policy": MixedPrecisionPolicy(
+            param_dtype=None if compute == torch.float32 else compute, reduce_dtype=torch.float32
+        ),
+        "offload_policy": CPUOffloadPolicy() if options.offload and group.device.type == "cuda" else OffloadPolicy(),
+        # With one rank a gathered layer is a cast copy: keeping it to the backward is cheaper than casting again.
+        "reshard_after_forward": group.size > 1,
+    }
+    recomputed = round(options.recompute * len(layers))
+    for number, layer in enumerate(layers):
+        layer.to_empty(device=group.device)
+        if options.compile:
+            layer.forward = torch.compile(layer.forward, dynamic=True)
+        if options.trainable and number < recomputed:
+            layer.forward = recomputing(layer.forward)
+        fully_shard(layer, **policy)
+    in_layers = {module for layer in layers for module in layer.modules()}
+    for module in scorer.modules():
+        if module not in in_layers:
+            module.to_empty(device=group.device, recurse=False)
+    causal.tie_weights()
+    fully_shard(scorer, **policy)
+    with torch.no_grad():
+        for module in causal.modules():  # frequencies of rotary embeddings are buffers that no file holds
+            if any(True for _ in module.buffers(recurse=False)):
+                causal._init_weights(module)
+    for module in scorer.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)  # gradients of ranks are summed, never averaged
+            module.set_force_sum_reduction_for_comms(True)
+    if options.compile and group.device.type == "cuda":
+        compile_head()
+
+
+def recomputing(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Keeps a layer's input alone and computes the layer again in the backward."""
+
+    def run(*arguments: Any, **named: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*arguments, **named)
+        return checkpoint(forward, *arguments, use_reentrant=False, preserve_rng_state=False, **named)
+
+    return run
+
+
+def reshard(scorer: Scorer) -> None:
+    """Frees gathered weights: the next pass must gather what the optimizer has changed."""
+    for module in scorer.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+def compute_precision(options: ModelOptions, group: Group) -> torch.dtype:
+    return PRECISIONS[options.precision or ("bfloat16" if group.device.type == "cuda" else "float32")]
+
+
+def read_config(path: str) -> Any:
+    try:
+        config = AutoConfig.from_pretrained(path, local_files_only=True)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: no model configuration could be read ({error})") from error
+    for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier"):
+        value = getattr(config, name, None)
+        if value not in (None, 1, 1.0):
+            raise ConfigError(f"{path}: {name} {value} is not implemented")
+    return config

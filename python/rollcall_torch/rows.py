@@ -1,0 +1,137 @@
+"""Rows of unlike lengths become one run of tokens: nothing is computed for padding, and a shared prompt once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import TrainerError
+
+
+@dataclass(frozen=True)
+class Row:
+    ids: np.ndarray
+    # 1 at positions whose outputs are asked for. Position 0 has nothing before it and is never a target.
+    targets: np.ndarray
+    # The row's first tokens equal those of an earlier row; -1 and 0 where they do not.
+    prefix_row: int = -1
+    prefix_length: int = 0
+
+
+@dataclass(frozen=True)
+class Packing:
+    # What is computed: each row's tokens after its prefix, up to the last one that a target needs.
+    ids: np.ndarray
+    positions: np.ndarray
+    # Rows with tokens, for attention: where they lie in `ids`. A row's prefix lies in another row's tokens.
+    row_start: np.ndarray
+    row_length: np.ndarray
+    prefix_start: np.ndarray
+    prefix_length: np.ndarray
+    # Targets, row by row: where the predicting state lies in `ids`, and the id it should predict.
+    target_states: np.ndarray
+    target_ids: np.ndarray
+
+
+def rows_from(arrays: dict[str, np.ndarray]) -> list[Row]:
+    """Rows as they travel: `ids` and `targets` of all rows one after another, with `lengths` and `prefixes` [row, length]."""
+    missing = {"ids", "targets", "lengths", "prefixes"} - arrays.keys()
+    if missing:
+        raise TrainerError(f"rows lack {', '.join(sorted(missing))}")
+    lengths, prefixes = arrays["lengths"], arrays["prefixes"]
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    if (lengths < 0).any() or total != len(arrays["ids"]) or total != len(arrays["targets"]):
+        raise TrainerError(f"lengths of {total} tokens for {len(arrays['ids'])} ids and {len(arrays['targets'])} targets")
+    if prefixes.shape != (len(lengths), 2):
+        raise TrainerError(f"prefixes have shape {prefixes.shape}; {(len(lengths), 2)} is needed")
+    return [
+        Row(
+            arrays["ids"][end - length : end],
+            arrays["targets"][end - length : end],
+            int(prefixes[index, 0]),
+            int(prefixes[index, 1]),
+        )
+        for index, (length, end) in enumerate(zip(lengths.tolist(), ends.tolist()))
+    ]
+
+
+def check_rows(rows: list[Row], vocabulary: int, context_tokens: int) -> None:
+    for index, row in enumerate(rows):
+        check_row(rows, index, row, vocabulary, context_tokens)
+
+
+def check_row(rows: list[Row], index: int, row: Row, vocabulary: int, context_tokens: int) -> None:
+    def wrong(what: str) -> TrainerError:
+        return TrainerError(f"row {index}: {what}")
+
+    if len(row.ids) == 0:
+        raise wrong("it has no ids")
+    if len(row.ids) > context_tokens:
+        raise wrong(f"{len(row.ids)} tokens are more than the model's context of {context_tokens}")
+    bad = np.flatnonzero((row.ids < 0) | (row.ids >= vocabulary))
+    if len(bad):
+        raise wrong(f"ids[{bad[0]}] is {row.ids[bad[0]]}; the vocabulary has {vocabulary} ids")
+    if row.targets[0]:
+        raise wrong("position 0 is a target, but nothing stands before it to predict it")
+    if (row.targets > 1).any():
+        raise wrong("targets are 0 or 1")
+    if row.prefix_row < 0:
+        return
+    if row.prefix_row >= index:
+        raise wrong(f"prefix.row is {row.prefix_row}; an earlier row is needed")
+    other, length = rows[row.prefix_row].ids, row.prefix_length
+    if length < 0 or length > len(row.ids) or length > len(other):
+        raise wrong(f"prefix.length is {length}; the rows have {len(row.ids)} and {len(other)} ids")
+    unlike = np.flatnonzero(row.ids[:length] != other[:length])
+    if len(unlike):
+        at = unlike[0]
+        raise wrong(f"ids[{at}] is {row.ids[at]}, but row {row.prefix_row} has {other[at]}: no shared prefix")
+
+
+def pack(rows: list[Row]) -> Packing:
+    """Expects rows that `check_rows` has passed."""
+    roots = resolve_prefixes(rows)
+    used = [int(np.flatnonzero(row.targets)[-1]) if row.targets.any() else 0 for row in rows]
+    shared = [min(length, used[index]) for index, (_, length) in enumerate(roots)]
+    for (root, length), own in zip(roots, shared):
+        if length > 0:
+            used[root] = max(used[root], own)
+    computed = [max(0, end - own) for end, own in zip(used, shared)]
+    start = np.concatenate([[0], np.cumsum(computed)]).astype(np.int64)[:-1]
+    active = [index for index, count in enumerate(computed) if count > 0]
+
+    states, ids = [], []
+    for index, row in enumerate(rows):
+        at = np.flatnonzero(row.targets)
+        before = at - 1
+        in_prefix = before < shared[index]
+        root_start = start[roots[index][0]] if shared[index] else 0
+        states.append(np.where(in_prefix, root_start + before, start[index] + before - shared[index]))
+        ids.append(row.ids[at])
+    return Packing(
+        ids=join([rows[index].ids[shared[index] : used[index]] for index in active]),
+        positions=join([np.arange(shared[index], used[index]) for index in active]),
+        row_start=np.array([start[index] for index in active], np.int64),
+        row_length=np.array([computed[index] for index in active], np.int64),
+        prefix_start=np.array([start[roots[index][0]] if shared[index] else 0 for index in active], np.int64),
+        prefix_length=np.array([shared[index] for index in active], np.int64),
+        target_states=join(states),
+        target_ids=join(ids),
+    )
+
+
+def resolve_prefixes(rows: list[Row]) -> list[tuple[int, int]]:
+    """Whose tokens a row's first tokens are. A prefix is one stretch of one row, so where the prefix row has a
+    prefix itself, only what both have from the first row is shared."""
+    resolved: list[tuple[int, int]] = []
+    for row in rows:
+        if row.prefix_row < 0:
+            resolved.append((-1, 0))
+            continue
+        root, length = resolved[row.prefix_row]
+        resolved.append((root, min(length, row.prefix_length)) if length else (row.prefix_row, row.prefix_length))
+    return resolved
+
+
+def join(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts).astype(np.int64) if parts else np.zeros(0, np.int64)

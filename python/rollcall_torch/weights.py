@@ -1,0 +1,188 @@
+"""Weights between files in the Hugging Face layout and sharded parameters, by their Hugging Face names."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Callable, Iterable, Iterator
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from .errors import ConfigError
+from .group import Group
+from .lora import LoraLinear
+from .model import Scorer
+
+VALUE_HEAD = "value_head."
+MOST_FILE_BYTES = 5 << 30
+# What a model folder carries along besides weights.
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+    "chat_template.jinja", "generation_config.json",
+)  # fmt: skip
+
+
+def named_parameters(scorer: Scorer) -> Iterator[tuple[str, nn.Parameter]]:
+    """Every parameter once: a tied head is its embedding."""
+    for name, parameter in scorer.named_parameters():
+        yield name.removeprefix("causal."), parameter
+
+
+def is_adapter(name: str) -> bool:
+    return ".lora_A." in name or ".lora_B." in name
+
+
+def model_parameters(scorer: Scorer) -> dict[str, nn.Parameter]:
+    """What a model's own files hold: neither adapter nor value head."""
+    return {
+        name: parameter
+        for name, parameter in named_parameters(scorer)
+        if not is_adapter(name) and not name.startswith(VALUE_HEAD)
+    }
+
+
+def full(tensor: torch.Tensor) -> torch.Tensor:
+    """The whole of a sharded tensor. Every rank must call it."""
+    tensor = tensor.detach()
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach()
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def copy_rows(parameter: torch.Tensor, read: Callable[[int, int], torch.Tensor]) -> None:
+    """Fills this rank's shard: `read(from, to)` gives those rows of the whole. FSDP shards rows as torch.chunk does."""
+    target = local(parameter)
+    if not isinstance(parameter, DTensor):
+        target.copy_(read(0, parameter.shape[0]))
+        return
+    rank, ranks = parameter.device_mesh.get_local_rank(), parameter.device_mesh.size()
+    per_rank = -(-parameter.shape[0] // ranks)
+    begin = min(rank * per_rank, parameter.shape[0])
+    if len(target):
+        target.copy_(read(begin, begin + len(target)))
+
+
+def weight_files(directory: str) -> list[str]:
+    folder = Path(directory)
+    if (folder / "model.safetensors").exists():
+        return [str(folder / "model.safetensors")]
+    index = folder / "model.safetensors.index.json"
+    if not index.exists():
+        raise ConfigError(f"{directory}: neither model.safetensors nor model.safetensors.index.json is there")
+    names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    for name in names:
+        if Path(name).name != name:
+            raise ConfigError(f"{index}: weight_map names {name!r}; a file beside it is needed")
+    return [str(folder / name) for name in names]
+
+
+def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: str, prefix: str = "") -> None:
+    """Reads each parameter's shard. A missing, mis-shaped or unknown tensor is refused."""
+    left = dict(parameters)
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            for stored in file.keys():
+                name = stored.removeprefix(prefix)
+                if name.endswith("rotary_emb.inv_freq") or (name == "lm_head.weight" and name not in parameters):
+                    continue  # computed, or tied to the embedding
+                parameter = left.pop(name, None)
+                if parameter is None:
+                    raise ConfigError(f"{path}: tensor {stored} is unknown to this model (mixtures of experts are not implemented)")
+                tensor = file.get_slice(stored)
+                if list(tensor.get_shape()) != list(parameter.shape):
+                    raise ConfigError(f"{path}: tensor {stored} has shape {tensor.get_shape()}; {list(parameter.shape)} is needed")
+                copy_rows(parameter, lambda begin, end: tensor[begin:end])
+    if left:
+        raise ConfigError(f"{where}: tensor {next(iter(left))} is missing from its safetensors files")
+
+
+def merged(scorer: Scorer, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every weight of the model, whole, adapters added in. Every rank must go through all of it."""
+    adapted = {
+        f"{name.removeprefix('causal.')}.weight": module
+        for name, module in scorer.named_modules()
+        if isinstance(module, LoraLinear)
+    }
+    for name, parameter in model_parameters(scorer).items():
+        layer = adapted.get(name)
+        if layer is None:
+            yield name, full(parameter.detach().to(dtype))
+        else:
+            addition = layer.scale * (full(layer.lora_B.weight).float() @ full(layer.lora_A.weight).float())
+            yield name, (full(parameter).float() + addition).to(dtype)
+
+
+class FolderWriter:
+    """Files of one folder: all are written beside their names, then all renamed. Only rank 0 writes; the others go
+    through the same tensors, because gathering needs every rank."""
+
+    def __init__(self, directory: str, group: Group):
+        self.directory, self.group = Path(directory), group
+        self.writes = group.rank == 0
+        self.names: list[str] = []
+        self.error: OSError | None = None
+        self.attempt(lambda: self.directory.mkdir(parents=True, exist_ok=True))
+
+    def attempt(self, write: Callable[[], object]) -> None:
+        """A failed write is told after the last gathering, so that no rank waits for this one."""
+        if self.writes and self.error is None:
+            try:
+                write()
+            except OSError as error:
+                self.error = error
+
+    def partial(self, name: str) -> Path:
+        self.names.append(name)
+        return self.directory / f".{name}.partial"
+
+    def json(self, name: str, value: object) -> None:
+        self.attempt(lambda: self.partial(name).write_text(json.dumps(value, indent=2) + "\n"))
+
+    def copy(self, source: str, names: Iterable[str]) -> None:
+        for name in names:
+            if self.writes and (Path(source) / name).exists():
+                self.attempt(lambda: shutil.copyfile(Path(source) / name, self.partial(name)))
+
+    def tensors(self, name: str, tensors: dict[str, torch.Tensor]) -> None:
+        self.attempt(lambda: save_file(tensors, self.partial(name), metadata={"format": "pt"}))
+
+    def model(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """`model.safetensors`, or numbered shards with an index where one file would be large."""
+        shards: list[dict[str, torch.Tensor]] = [{}]
+        size = 0
+        for name, tensor in tensors:
+            if not self.writes:
+                continue
+            if shards[-1] and size + tensor.nbytes > MOST_FILE_BYTES:
+                self.tensors(f"shard-{len(shards)}", shards[-1])
+                shards[-1] = dict.fromkeys(shards[-1])
+                shards.append({})
+                size = 0
+            # A copy: with one rank the whole of a tensor is the parameter, which the next step changes.
+            shards[-1][name] = tensor.to("cpu", copy=True).contiguous()
+            size += tensor.nbytes
+        if not self.writes:
+            return
+        if len(shards) == 1:
+            self.tensors("model.safetensors", shards[0])
+            return
+        self.tensors(f"shard-{len(shards)}", shards[-1])
+        final = [f"model-{at + 1:05}-of-{len(shards):05}.safetensors" for at in range(len(shards))]
+        for at, name in enumerate(final):
+            self.attempt(lambda: os.rename(self.directory / f".shard-{at + 1}.partial", self.directory / f".{name}.partial"))
+            self.names[self.names.index(f"shard-{at + 1}")] = name
+        weight_map = {tensor: name for name, shard in zip(final, shards) for tensor in shard}
+        self.json("model.safetensors.index.json", {"metadata": {}, "weight_map": weight_map})
+
+    def commit(self) -> None:
+        for name in self.names:
+            self.attempt(lambda: os.replace(self.directory / f".{name}.partial", self.directory / name))
+        if not self.group.agree(self.error is None):
+            raise ConfigError(f"{self.directory}: cannot be written ({self.error or 'see rank 0'})")

@@ -1,0 +1,137 @@
+"""One rank in this process, against numbers that transformers computed in float64."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from golden import GOLDEN, LORA, NAMES, Golden, read_golden, relative_error
+from rollcall_torch.adam import AdamOptions
+from rollcall_torch.errors import Abandoned, ConfigError, TrainerError
+from rollcall_torch.group import Group
+from rollcall_torch.model import ModelOptions
+from rollcall_torch.rows import Row
+from rollcall_torch.trainer import Trainer
+from rollcall_torch.weights import full, named_parameters
+
+
+def go_on() -> bool:
+    return False
+
+
+def opened(golden: Golden, name: str, group: Group, **more) -> Trainer:
+    options = {"path": golden.path, "value_head": "value" in golden.outputs, **more}
+    if name == "llama-lora":
+        options["lora"] = LORA
+    trainer = Trainer(ModelOptions.parse(options), group, print)
+    if name == "llama-lora":
+        trainer.load(f"{golden.path}/adapter")
+    return trainer
+
+
+def gradients_of(trainer: Trainer) -> dict[str, np.ndarray]:
+    return {name: full(p.grad).numpy() for name, p in named_parameters(trainer.scorer) if p.grad is not None}
+
+
+def step(trainer: Trainer, golden: Golden, adam: AdamOptions | None = None) -> tuple[float, bool]:
+    number, _ = trainer.forward(golden.rows, golden.temperature, list(golden.outputs), go_on)
+    trainer.backward(number, golden.gradients)
+    return trainer.optim_step(adam or AdamOptions.parse(golden.adam))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("how", [{}, {"recompute": 0.0}, {"tokens": 20}])
+def test_outputs_gradients_and_a_clipped_step_agree_with_float64(name: str, how: dict, group: Group):
+    golden = read_golden(name)
+    trainer = opened(golden, name, group, **how)
+    number, outputs = trainer.forward(golden.rows, golden.temperature, list(golden.outputs), go_on)
+    scored = trainer.score(golden.rows, golden.temperature, list(golden.outputs), go_on)
+    for output, expected in golden.outputs.items():
+        assert relative_error(outputs[output], expected) < 1e-5, output
+        assert np.array_equal(outputs[output], scored[output])
+    trainer.backward(number, golden.gradients)
+    found = gradients_of(trainer)
+    for parameter, expected in golden.gradient.items():
+        assert relative_error(found.get(parameter, np.zeros_like(expected)), expected) < 1e-4, parameter
+    norm, skipped = trainer.optim_step(AdamOptions.parse(golden.adam))
+    assert abs(norm / golden.grad_norm - 1) < 1e-5 and not skipped
+    after = {parameter: full(value).numpy() for parameter, value in named_parameters(trainer.scorer)}
+    for parameter, expected in golden.after.items():
+        assert relative_error(after[parameter], expected) < 1e-4, parameter
+
+
+def test_a_gradient_that_is_not_finite_is_cleared_and_not_applied(group: Group):
+    golden = read_golden("qwen2")
+    trainer = opened(golden, "qwen2", group)
+    before = trainer.score(golden.rows, 1.0, ["logprob"], go_on)["logprob"]
+    number, _ = trainer.forward(golden.rows, 1.0, ["logprob"], go_on)
+    trainer.backward(number, {"logprob": np.full_like(golden.gradients["logprob"], np.nan)})
+    norm, skipped = trainer.optim_step(AdamOptions.parse(golden.adam))
+    assert np.isnan(norm) and skipped
+    assert np.array_equal(trainer.score(golden.rows, 1.0, ["logprob"], go_on)["logprob"], before)
+    norm, skipped = step(trainer, golden)
+    assert abs(norm / golden.grad_norm - 1) < 1e-5 and not skipped
+    assert trainer.adam.steps == 1
+
+
+def test_a_shared_prompt_computed_once_changes_no_output_and_no_gradient(group: Group):
+    golden = read_golden("qwen3")
+    random = np.random.default_rng(1)
+    prompt = random.integers(0, 37, 30)
+    rows = []
+    for attempt in range(5):
+        ids = np.concatenate([prompt, random.integers(0, 37, 3 + 4 * attempt)]).astype(np.int32)
+        targets = np.where(np.arange(len(ids)) < 30 - 2 * (attempt == 0), 0, 1).astype(np.uint8)
+        rows.append(Row(ids, targets))
+    shared = [rows[0], *(replace(row, prefix_row=0, prefix_length=30) for row in rows[1:])]
+    count = sum(int(row.targets.sum()) for row in rows)
+    gradients = {"logprob": random.normal(size=count).astype(np.float32)}
+    found = []
+    for given, tokens in ((rows, None), (shared, None), (shared, 45)):
+        trainer = opened(golden, "qwen3", group, tokens=tokens)
+        number, outputs = trainer.forward(given, 0.9, ["logprob"], go_on)
+        trainer.backward(number, gradients)
+        found.append((outputs["logprob"], gradients_of(trainer)))
+    for outputs, by_parameter in found[1:]:
+        assert relative_error(outputs, found[0][0]) < 1e-5
+        for name, gradient in found[0][1].items():
+            assert relative_error(by_parameter[name], gradient) < 1e-4, name
+
+
+def test_out_of_memory_makes_smaller_micro_batches_and_is_told_once(group: Group, monkeypatch):
+    golden = read_golden("llama")
+    told: list[str] = []
+    trainer = opened(golden, "llama", group, tokens=2048)
+    trainer.notice = told.append
+    compute = trainer.compute
+    monkeypatch.setattr(trainer, "compute", lambda *given: fail() if trainer.tokens > 1024 else compute(*given))
+
+    def fail():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    scored = trainer.score(golden.rows, golden.temperature, ["logprob"], go_on)
+    assert relative_error(scored["logprob"], golden.outputs["logprob"]) < 1e-5
+    trainer.score(golden.rows, golden.temperature, ["logprob"], go_on)
+    assert told == ["out of memory: from now on 1024 tokens are computed at once"]
+
+
+def test_what_cannot_be_done_is_refused_in_words(group: Group):
+    golden = read_golden("llama")
+    reference = opened(golden, "llama", group, trainable=False)
+    number, _ = reference.forward(golden.rows, 1.0, ["logprob"], go_on)
+    with pytest.raises(TrainerError, match="trainable: false"):
+        reference.backward(number, {})
+    with pytest.raises(TrainerError, match="trainable: false"):
+        reference.optim_step(AdamOptions.parse(golden.adam))
+    with pytest.raises(TrainerError, match="temperature is 0"):
+        reference.score(golden.rows, 0, ["logprob"], go_on)
+    with pytest.raises(TrainerError, match="without valueHead"):
+        reference.score(golden.rows, 1.0, ["value"], go_on)
+    with pytest.raises(TrainerError, match=r"ids\[1\] is 37; the vocabulary has 37 ids"):
+        reference.score([Row(np.array([1, 37], np.int32), np.array([0, 1], np.uint8))], 1.0, ["logprob"], go_on)
+    with pytest.raises(Abandoned):
+        reference.score(golden.rows, 1.0, ["logprob"], lambda: True)
+    with pytest.raises(ConfigError, match="no model configuration"):
+        Trainer(ModelOptions.parse({"path": str(GOLDEN / "nowhere")}), group, print)
+    with pytest.raises(ConfigError, match="colour is unknown"):
+        ModelOptions.parse({"path": golden.path, "colour": "red"})
