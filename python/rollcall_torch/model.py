@@ -189,6 +189,14 @@ def reshard(scorer: Scorer) -> None:
             module.reshard()
 
 
+def after_failure(scorer: Scorer) -> None:
+    """Makes a forward that broke off as if it had not been."""
+    if hasattr(scorer, "reset_iter_state"):  # since torch 2.13
+        scorer.reset_iter_state()
+    else:
+        reshard(scorer)
+
+
 def compute_precision(options: ModelOptions, group: Group) -> torch.dtype:
     return PRECISIONS[options.precision or ("bfloat16" if group.device.type == "cuda" else "float32")]
 

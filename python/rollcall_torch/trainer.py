@@ -15,7 +15,7 @@ from .group import Group
 from .head import CHUNK_LOGITS, LOGIT_OUTPUTS
 from .lora import adapters_off
 from .memory import FEWEST_TOKENS, memory_need, tokens_that_fit
-from .model import Batch, ModelOptions, build, compute_precision, reshard
+from .model import Batch, ModelOptions, after_failure, build, compute_precision, reshard
 from .rows import Row, check_rows, pack
 from .weights import named_parameters
 
@@ -160,7 +160,7 @@ class Trainer:
                 if self.group.size > 1 or self.tokens <= FEWEST_TOKENS:
                     raise OutOfMemory(f"{self.tokens} tokens at once do not fit: {error}") from error
             self.tokens = max(FEWEST_TOKENS, self.tokens // 2)
-            self.scorer.reset_iter_state() if hasattr(self.scorer, "reset_iter_state") else reshard(self.scorer)
+            after_failure(self.scorer)
             if self.group.device.type == "cuda":
                 torch.cuda.empty_cache()
             self.notice(f"out of memory: from now on {self.tokens} tokens are computed at once")

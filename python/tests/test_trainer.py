@@ -103,12 +103,15 @@ def test_out_of_memory_makes_smaller_micro_batches_and_is_told_once(group: Group
     told: list[str] = []
     trainer = opened(golden, "llama", group, tokens=2048)
     trainer.notice = told.append
-    compute = trainer.compute
-    monkeypatch.setattr(trainer, "compute", lambda *given: fail() if trainer.tokens > 1024 else compute(*given))
+    layer = trainer.scorer.causal.base_model.layers[1].mlp
+    forward = layer.forward
 
-    def fail():
-        raise torch.OutOfMemoryError("CUDA out of memory")
+    def forward_within_memory(x: torch.Tensor) -> torch.Tensor:
+        if trainer.tokens > 1024:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(x)
 
+    monkeypatch.setattr(layer, "forward", forward_within_memory)
     scored = trainer.score(golden.rows, golden.temperature, ["logprob"], go_on)
     assert relative_error(scored["logprob"], golden.outputs["logprob"]) < 1e-5
     trainer.score(golden.rows, golden.temperature, ["logprob"], go_on)
