@@ -11,8 +11,8 @@
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
-import { trainOptions } from '../src/quickstart/train-options.ts';
+import { RECIPES, type Variant } from '../examples/quickstart/recipe.ts';
+import { trainOptions } from '../examples/quickstart/train-options.ts';
 import { train } from '../src/train.ts';
 import type { Algorithm } from '../src/training/algorithm.ts';
 import { dapo, drGrpo, grpo, gspo, ppo, reinforcePlusPlus, rloo } from '../src/training/algorithms.ts';

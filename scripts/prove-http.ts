@@ -8,15 +8,15 @@ import { once } from 'node:events';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { measure } from '../examples/quickstart/measure.ts';
+import { createProblems } from '../examples/quickstart/problems.ts';
+import { quickstart } from '../examples/quickstart/quickstart.ts';
+import { RECIPES, type Variant } from '../examples/quickstart/recipe.ts';
+import { trainOptions } from '../examples/quickstart/train-options.ts';
 import { loadChatFormat } from '../src/chat/model-files.ts';
 import { embedded } from '../src/engine/embedded.ts';
 import { servers } from '../src/options/servers.ts';
 import type { TrainOptions } from '../src/options.ts';
-import { measure } from '../src/quickstart/measure.ts';
-import { createProblems } from '../src/quickstart/problems.ts';
-import { quickstart } from '../src/quickstart/quickstart.ts';
-import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
-import { trainOptions } from '../src/quickstart/train-options.ts';
 import { train } from '../src/train.ts';
 import { readFlags } from './flags.ts';
 import { conclude, holds } from './verdict.ts';
@@ -82,7 +82,7 @@ async function accuracyOf(model: string): Promise<number> {
   const [server] = await embedded().servers.open(model);
   try {
     const problems = createProblems('test', seed, recipe.problems.test);
-    const format = await loadChatFormat(model, {});
+    const format = await loadChatFormat(model);
     return (await measure('test', problems, { server: server!, format, seed })).score.accuracy;
   } finally {
     await server!.close();

@@ -10,6 +10,8 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { RECIPES, type Variant } from '../examples/quickstart/recipe.ts';
+import { trainOptions } from '../examples/quickstart/train-options.ts';
 import { agent } from '../src/agent/agent.ts';
 import { arrayDataset } from '../src/dataset/dataset.ts';
 import { embedded } from '../src/engine/embedded.ts';
@@ -24,8 +26,6 @@ import {
   tailRounds,
 } from '../src/modes/mode.ts';
 import { servers } from '../src/options/servers.ts';
-import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
-import { trainOptions } from '../src/quickstart/train-options.ts';
 import { reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';

@@ -13,20 +13,20 @@
 import { spawn } from 'node:child_process';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { curveSvg } from '../examples/quickstart/curve-svg.ts';
+import { type Measurement, type MeasureOptions, measure } from '../examples/quickstart/measure.ts';
+import { createProblems, type Problem } from '../examples/quickstart/problems.ts';
+import type { QuickstartSummary } from '../examples/quickstart/quickstart.ts';
+import { RECIPES, type Variant } from '../examples/quickstart/recipe.ts';
+import type { CurvePoint } from '../examples/quickstart/report.ts';
+import { correct, createSolver, LIMITS } from '../examples/quickstart/solver.ts';
+import { teach } from '../examples/quickstart/teach.ts';
+import { trainOptions } from '../examples/quickstart/train-options.ts';
+import { lessonOf } from '../examples/quickstart/warm-start.ts';
 import { loadChatFormat, loadModelFiles } from '../src/chat/model-files.ts';
 import { embedded } from '../src/engine/embedded.ts';
 import { createRandom, hashSeed } from '../src/lib/random.ts';
 import type { TrainOptions } from '../src/options.ts';
-import { curveSvg } from '../src/quickstart/curve-svg.ts';
-import { type Measurement, type MeasureOptions, measure } from '../src/quickstart/measure.ts';
-import { createProblems, type Problem } from '../src/quickstart/problems.ts';
-import type { QuickstartSummary } from '../src/quickstart/quickstart.ts';
-import { RECIPES, type Variant } from '../src/quickstart/recipe.ts';
-import type { CurvePoint } from '../src/quickstart/report.ts';
-import { correct, createSolver, LIMITS } from '../src/quickstart/solver.ts';
-import { teach } from '../src/quickstart/teach.ts';
-import { trainOptions } from '../src/quickstart/train-options.ts';
-import { lessonOf } from '../src/quickstart/warm-start.ts';
 import { type Reward, reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
@@ -76,7 +76,7 @@ async function measureModel(
 ): Promise<Measurement> {
   const [server] = await engine.servers.open(model);
   try {
-    const format = await loadChatFormat(model, {});
+    const format = await loadChatFormat(model);
     const problems = createProblems('test', seed, recipe.problems.test);
     return await measure('test', problems, { server: server!, format, seed, agent });
   } finally {
@@ -94,7 +94,7 @@ async function moreSupervised(
   directory: string,
 ): Promise<number> {
   const { tokenizer } = await loadModelFiles(warm);
-  const format = await loadChatFormat(warm, {});
+  const format = await loadChatFormat(warm);
   const trainer = await engine.trainer.open('policy', warm);
   try {
     const classroom = { trainer, agent: createSolver(), limits: LIMITS, tokenizer, format };

@@ -10,6 +10,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Curve, curveSvg } from '../examples/quickstart/curve-svg.ts';
 import { codeTask } from '../examples/tasks/code.ts';
 import type { Exercise } from '../examples/tasks/exercise.ts';
 import { interactionTask } from '../examples/tasks/interaction.ts';
@@ -17,7 +18,6 @@ import { searchTask } from '../examples/tasks/search.ts';
 import { shapingTask } from '../examples/tasks/shaping.ts';
 import { embedded } from '../src/engine/embedded.ts';
 import type { TrainOptions } from '../src/options.ts';
-import { type Curve, curveSvg } from '../src/quickstart/curve-svg.ts';
 import { train } from '../src/train.ts';
 import type { Task } from '../src/types.ts';
 import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';

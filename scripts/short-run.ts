@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Variant } from '../src/quickstart/recipe.ts';
+import type { Variant } from '../examples/quickstart/recipe.ts';
 import type { StepMetrics } from '../src/watch/run-directory.ts';
 
 /** The supervised warm start of a seed, made once under `runs`. */

@@ -25,7 +25,7 @@ const SPINE = [
   'index',
   'exports',
   'cli',
-  'quickstart',
+
   'run',
   'sft',
 ]; // wire the stages together

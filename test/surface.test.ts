@@ -1,5 +1,5 @@
-import { readdirSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { posix, resolve } from 'node:path';
 import ts from 'typescript';
 import { beforeAll, expect, test } from 'vitest';
 
@@ -13,6 +13,8 @@ const ENTRIES = [
 interface Export {
   readonly entry: string;
   readonly name: string;
+  /** What is declared, behind all re-exports. */
+  readonly symbol: ts.Symbol;
 }
 
 let exported: Export[];
@@ -26,7 +28,11 @@ beforeAll(() => {
   const checker = program.getTypeChecker();
   exported = ENTRIES.flatMap((entry) => {
     const module = checker.getSymbolAtLocation(program.getSourceFile(resolve(entry))!)!;
-    return checker.getExportsOfModule(module).map((symbol) => ({ entry, name: symbol.name }));
+    return checker.getExportsOfModule(module).map((symbol) => ({
+      entry,
+      name: symbol.name,
+      symbol: symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol,
+    }));
   });
 }, 60_000);
 
@@ -36,8 +42,23 @@ test('the root exports at most 40 names', () => {
   expect(names.length, names.join(' ')).toBeLessThanOrEqual(40);
 });
 
-test('a name is exported from one entry', () => {
-  const entriesOf = new Map<string, string[]>();
-  for (const { entry, name } of exported) entriesOf.set(name, [...(entriesOf.get(name) ?? []), entry]);
-  expect([...entriesOf].filter(([, entries]) => entries.length > 1)).toEqual([]);
+test('a name means one thing, wherever it is imported from', () => {
+  const meanings = new Map<string, Set<ts.Symbol>>();
+  for (const { name, symbol } of exported) meanings.set(name, (meanings.get(name) ?? new Set()).add(symbol));
+  expect([...meanings].filter(([, symbols]) => symbols.size > 1).map(([name]) => name)).toEqual([]);
+});
+
+test('the examples import only the package by its name, other packages and themselves', () => {
+  const files = readdirSync('examples', { recursive: true, encoding: 'utf8' })
+    .map((file) => file.replaceAll('\\', '/'))
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'));
+  const outside = files.flatMap((file) =>
+    ts
+      .preProcessFile(readFileSync(`examples/${file}`, 'utf8'))
+      .importedFiles.map(({ fileName }) => fileName)
+      .filter((target) => posix.join(posix.dirname(file), target).startsWith('../'))
+      .map((target) => `${file} imports ${target}`),
+  );
+  expect(files).toContain('quickstart/quickstart.ts');
+  expect(outside).toEqual([]);
 });

@@ -34,7 +34,7 @@ const REAL = ['data/tokenizers/qwen2_5', 'data/tokenizers/qwen3', 'models/minimi
 
 async function realModel(folder: string): Promise<Model> {
   const { tokenizer } = await loadModelFiles(folder);
-  return { tokenizer, format: await loadChatFormat(folder, {}) };
+  return { tokenizer, format: await loadChatFormat(folder) };
 }
 
 const NASTY = [

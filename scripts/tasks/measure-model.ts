@@ -25,7 +25,7 @@ export async function measureModel(
       name: 'test',
       tasks: tiny ? test.take(8) : test,
       server: server!,
-      format: await loadChatFormat(model, {}),
+      format: await loadChatFormat(model),
       agent: options.agent,
       rewards: options.rewards,
       limits: options.limits as object,

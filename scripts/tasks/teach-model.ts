@@ -1,14 +1,14 @@
 import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Pace, teach } from '../../examples/quickstart/teach.ts';
+import { demonstrate } from '../../examples/quickstart/teacher.ts';
+import { CHAT_TEMPLATE, createTokenizerFiles, writeTokenizer } from '../../examples/quickstart/tokenizer.ts';
 import type { Exercise } from '../../examples/tasks/exercise.ts';
 import { createChatFormat } from '../../src/chat/chat-format.ts';
 import { loadChatFormat, loadModelFiles } from '../../src/chat/model-files.ts';
 import { createTokenizer } from '../../src/chat/tokenizer.ts';
 import { createModel } from '../../src/engine/model/create.ts';
-import { type Pace, teach } from '../../src/quickstart/teach.ts';
-import { demonstrate } from '../../src/quickstart/teacher.ts';
-import { CHAT_TEMPLATE, createTokenizerFiles, writeTokenizer } from '../../src/quickstart/tokenizer.ts';
 import type { TrainerFactory } from '../../src/training/trainer.ts';
 
 /** About 0.16M weights with the words of a task. */
@@ -44,7 +44,7 @@ export async function teachModel<T>(options: TeachModelOptions<T>): Promise<numb
     overrides: tiny ? {} : SHAPE,
   });
   const { tokenizer } = await loadModelFiles(fresh);
-  const format = await loadChatFormat(fresh, {});
+  const format = await loadChatFormat(fresh);
   const { agent, limits = {} } = exercise.options;
   const trainer = await options.trainer.open('policy', fresh);
   try {

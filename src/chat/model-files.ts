@@ -50,7 +50,7 @@ export async function loadChatFormat(
   nameOrPath: string,
   options: Omit<ChatFormatOptions, 'tokenizer' | 'template'> & {
     readonly template?: string;
-  } & ModelFolderOptions,
+  } & ModelFolderOptions = {},
 ): Promise<ChatFormat> {
   const { folder, tokenizer, templates, eosIds } = await loadModelFiles(nameOrPath, options);
   const template = options.template ?? templates.tool_use ?? templates.default ?? Object.values(templates)[0];

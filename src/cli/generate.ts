@@ -82,7 +82,7 @@ async function generate(text: string, flags: GenerateFlags): Promise<void> {
 async function encodePrompt(model: string, text: string, chat: boolean) {
   const { tokenizer, eosIds } = await loadModelFiles(model);
   if (chat) {
-    const format = await loadChatFormat(model, {});
+    const format = await loadChatFormat(model);
     const { ids } = format.renderPrompt([{ role: 'user', content: text }], []);
     return { prompt: ids, stopIds: format.stopIds, tokenizer };
   }

@@ -54,7 +54,7 @@ export function registerModel(program: Command): void {
 }
 
 async function mendModel(directory: string, out: string): Promise<void> {
-  const mended = mendTokens(directory, out, await loadChatFormat(directory, {}));
+  const mended = mendTokens(directory, out, await loadChatFormat(directory));
   for (const { text, id, spelling } of mended) {
     console.log(`${text} (${id}): the mean of its ${spelling.length} tokens`);
   }

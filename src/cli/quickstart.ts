@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs';
 import { type Command, Option } from 'commander';
+import type { Problem } from '../../examples/quickstart/problems.ts';
+import { quickstart } from '../../examples/quickstart/quickstart.ts';
+import type { Variant } from '../../examples/quickstart/recipe.ts';
 import { realClock } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
-import type { Problem } from '../quickstart/problems.ts';
-import { quickstart } from '../quickstart/quickstart.ts';
-import type { Variant } from '../quickstart/recipe.ts';
 import type { StepReport } from '../run.ts';
 import { driveTraining } from './drive.ts';
 import { whole } from './number.ts';

@@ -33,7 +33,7 @@ export function registerServe(program: Command): void {
 async function serve(flags: ServeFlags): Promise<void> {
   const model = await findModelFolder(flags.model, { weights: true });
   const { tokenizer, eosIds, templates, config } = await loadModelFiles(model);
-  const format = Object.keys(templates).length > 0 ? await loadChatFormat(model, {}) : undefined;
+  const format = Object.keys(templates).length > 0 ? await loadChatFormat(model) : undefined;
   const { threads, cacheMegabytes, maxBatch } = flags;
   const opened: { close(): Promise<void> }[] = [];
   const stop = new AbortController();

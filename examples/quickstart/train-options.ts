@@ -1,6 +1,5 @@
-import { arrayDataset } from '../dataset/dataset.ts';
-import type { TrainOptions } from '../options.ts';
-import { grpo } from '../training/algorithms.ts';
+import { arrayDataset, type TrainOptions } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
 import { createProblems, type Problem } from './problems.ts';
 import { RECIPES, type Variant } from './recipe.ts';
 import { correct, createSolver, LIMITS } from './solver.ts';

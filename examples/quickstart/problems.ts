@@ -1,5 +1,5 @@
-import { DatasetError } from '../errors.ts';
-import { createRandom, hashSeed, type Random } from '../lib/random.ts';
+import { errors } from 'rollcall';
+import { createRandom, hashSeed, type Random } from 'rollcall/datasets';
 import {
   DISTRACTORS,
   type Draw,
@@ -79,7 +79,9 @@ function drawNumbers(
     const numbers = family.draw(draw);
     if (fits(family, numbers) && accept(numbers)) return numbers;
   }
-  throw new DatasetError(`family "${family.name}": no numbers of the ranges ${JSON.stringify(ranges)} fit`);
+  throw new errors.DatasetError(
+    `family "${family.name}": no numbers of the ranges ${JSON.stringify(ranges)} fit`,
+  );
 }
 
 /** Numbers of 2–4 digits, all different, and results that are whole, positive and none a number of the text. */

@@ -1,7 +1,6 @@
-import { learningRateShare } from '../training/learning-rate.ts';
-import type { Trainer } from '../training/trainer.ts';
-import { updateSupervised } from '../training/update-supervised.ts';
-import type { Segment } from '../types.ts';
+import type { Segment } from 'rollcall';
+import { learningRateShare, updateSupervised } from 'rollcall/algorithms';
+import type { Trainer } from 'rollcall/ports';
 import { type Demonstration, demonstrate, type Stage } from './teacher.ts';
 
 export interface Lesson<T> {

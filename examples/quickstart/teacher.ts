@@ -1,10 +1,6 @@
-import type { Agent } from '../agent/agent.ts';
-import type { Limits } from '../agent/limits.ts';
-import type { ChatFormat } from '../chat/format.ts';
-import type { Tokenizer } from '../chat/tokenizer.ts';
-import type { GenerateRequest, InferenceServer } from '../inference/server.ts';
-import { rollout } from '../rollout.ts';
-import type { Segment } from '../types.ts';
+import { type Agent, type ChatFormat, type Limits, rollout, type Segment } from 'rollcall';
+import type { Tokenizer } from 'rollcall/chat';
+import type { GenerateRequest, InferenceServer } from 'rollcall/ports';
 
 /** A task and how somebody dealt with it. */
 export interface Demonstration<T> {

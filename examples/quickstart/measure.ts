@@ -1,9 +1,6 @@
-import type { ChatFormat } from '../chat/format.ts';
-import { arrayDataset } from '../dataset/dataset.ts';
-import { evaluate } from '../evaluate.ts';
-import type { InferenceServer } from '../inference/server.ts';
-import type { Group, Trajectory } from '../types.ts';
-import { rolloutMetrics } from '../watch/rollout-metrics.ts';
+import { arrayDataset, type ChatFormat, evaluate, type Group, type Trajectory } from 'rollcall';
+import type { InferenceServer } from 'rollcall/ports';
+import { rolloutMetrics } from 'rollcall/trackers';
 import { parseOperation } from './calculate.ts';
 import type { Problem } from './problems.ts';
 import { correct, createSolver, LIMITS } from './solver.ts';

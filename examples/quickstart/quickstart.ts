@@ -2,14 +2,8 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
-import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
-import { embedded } from '../engine/embedded.ts';
-import { createModel } from '../engine/model/create.ts';
-import { ConfigError } from '../errors.ts';
-import { type Clock, realClock } from '../lib/clock.ts';
-import type { TrainOptions } from '../options.ts';
-import type { StepReport } from '../run.ts';
-import { writeSummary } from '../watch/run-directory.ts';
+import { createModel, embedded, errors, loadChatFormat, type StepReport, type TrainOptions } from 'rollcall';
+import { loadModelFiles } from 'rollcall/chat';
 import { curveSvg } from './curve-svg.ts';
 import { type Measurement, measure, type Score } from './measure.ts';
 import { createProblems, type Problem } from './problems.ts';
@@ -33,7 +27,6 @@ export interface QuickstartOptions {
   /** Runs `train()`; says whether it went to its end. */
   run(options: TrainOptions<Problem>, onStep: (report: StepReport<Problem>) => void): Promise<boolean>;
   readonly signal?: AbortSignal | undefined;
-  readonly clock?: Clock;
 }
 
 /** `summary.json`. Accuracy on test problems: known wordings and ranges with new numbers; `unseen` has neither. */
@@ -41,7 +34,8 @@ export interface QuickstartSummary {
   readonly seed: number;
   /** Without the time to compile the kernels. */
   readonly seconds: number;
-  readonly kernels: 'native' | 'wasm';
+  /** The trainer's own words: which kernels, how many threads. */
+  readonly engine: string;
   readonly steps: number;
   readonly tokens: { readonly sft: number; readonly rollout: number };
   readonly test: BeforeAfter<Score> & { readonly unseen: BeforeAfter<Score> };
@@ -52,10 +46,10 @@ export interface QuickstartSummary {
  * `undefined` if it was stopped before its end.
  */
 export async function quickstart(options: QuickstartOptions): Promise<QuickstartSummary | undefined> {
-  const { seed, variant, say, signal, clock = realClock() } = options;
+  const { seed, variant, say, signal } = options;
   const runDir = resolve(options.runDir);
   if (existsSync(join(runDir, 'metrics.jsonl'))) {
-    throw new ConfigError(`${runDir} already holds a run; choose another folder with --run`);
+    throw new errors.ConfigError(`${runDir} already holds a run; choose another folder with --run`);
   }
   const recipe = { ...RECIPES[variant], ...(options.steps === undefined ? {} : { steps: options.steps }) };
   const engine = embedded({
@@ -72,7 +66,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   const warm = join(runDir, 'warm-start');
   await rm(fresh, { recursive: true, force: true });
   await writeTokenizer(join(fresh, 'tokenizer'), TEXTS);
-  await createModel({
+  createModel({
     directory: fresh,
     size: recipe.model.size,
     tokenizer: join(fresh, 'tokenizer'),
@@ -81,9 +75,9 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
   });
   await rm(join(fresh, 'tokenizer'), { recursive: true });
   const { tokenizer } = await loadModelFiles(fresh);
-  const format = await loadChatFormat(fresh, {});
+  const format = await loadChatFormat(fresh);
   const trainer = await engine.trainer.open('policy', fresh);
-  const began = clock.now();
+  const began = performance.now();
   const [server] = await engine.servers.open(fresh);
   say(`Engine: ${trainer.description}`);
   let sftTokens = 0;
@@ -141,8 +135,8 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
 
   const summary: QuickstartSummary = {
     seed,
-    seconds: Math.round((clock.now() - began) / 100) / 10,
-    kernels: trainer.description.includes('native') ? 'native' : 'wasm',
+    seconds: Math.round((performance.now() - began) / 100) / 10,
+    engine: trainer.description,
     steps: recipe.steps,
     tokens: { sft: sftTokens, rollout: rolloutTokens },
     test: {
@@ -151,7 +145,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
       unseen: { before: before.unseen.score, after: after.unseen.score },
     },
   };
-  await writeSummary(runDir, summary);
+  await writeFile(join(runDir, 'summary.json'), `${JSON.stringify({ format: 1, ...summary }, null, 2)}\n`);
   await writeFile(
     join(runDir, 'curve.svg'),
     curveSvg(`Quick start, seed ${seed}`, [{ name: `seed ${seed}`, colour: '#0a7', points: curve }]),
@@ -184,10 +178,10 @@ function curvePoint({ step, metrics }: StepReport<Problem>): CurvePoint {
   };
 }
 
-function whatNext({ seconds, kernels, tokens }: QuickstartSummary, runDir: string, model: string): string[] {
+function whatNext({ seconds, engine, tokens }: QuickstartSummary, runDir: string, model: string): string[] {
   const shown = relative(process.cwd(), runDir).startsWith('..') ? runDir : relative(process.cwd(), runDir);
   return [
-    `${seconds.toFixed(0)} s, ${kernels} kernels, ${tokens.sft} tokens in the warm start, ${tokens.rollout} in rollouts.`,
+    `${seconds.toFixed(0)} s, ${engine}; ${tokens.sft} tokens in the warm start, ${tokens.rollout} in rollouts.`,
     `Run:    ${runDir}`,
     `Model:  ${model}`,
     `Curve:  ${join(runDir, 'curve.svg')}`,

@@ -1,9 +1,6 @@
+import { type Agent, type Limits, reward, type Tool, tool, toolLoop } from 'rollcall';
+import type { TrajectoryReward } from 'rollcall/rewards';
 import { z } from 'zod';
-import type { Agent } from '../agent/agent.ts';
-import type { Limits } from '../agent/limits.ts';
-import { type Tool, tool } from '../agent/tool.ts';
-import { toolLoop } from '../agent/tool-loop.ts';
-import { reward, type TrajectoryReward } from '../reward/reward.ts';
 import { calculate } from './calculate.ts';
 
 /** What the solver and its reward need of a task; a problem also says where it is from. */

@@ -32,7 +32,7 @@ test('the quick start runs end to end, and its summary is the last line and lies
   expect(summary).toEqual({
     seed: 2,
     seconds: expect.any(Number),
-    kernels: expect.stringMatching(/^(native|wasm)$/),
+    engine: expect.stringMatching(/^(native|wasm) kernels/),
     steps: 3,
     tokens: { sft: expect.any(Number), rollout: expect.any(Number) },
     test: { before: score, after: score, unseen: { before: score, after: score } },

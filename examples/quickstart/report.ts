@@ -1,5 +1,5 @@
 import pc from 'picocolors';
-import type { Group, Trajectory } from '../types.ts';
+import type { Group, Trajectory } from 'rollcall';
 import type { Measurement, Score } from './measure.ts';
 import type { Problem } from './problems.ts';
 

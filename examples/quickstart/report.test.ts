@@ -1,5 +1,5 @@
+import type { Turn } from 'rollcall';
 import { expect, test } from 'vitest';
-import type { Turn } from '../types.ts';
 import { curveSvg } from './curve-svg.ts';
 import { hasDependentCalls, type Measurement } from './measure.ts';
 import { plotCurve, scoreTable } from './report.ts';

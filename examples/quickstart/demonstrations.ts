@@ -1,4 +1,4 @@
-import { createRandom, hashSeed, type Random } from '../lib/random.ts';
+import { createRandom, hashSeed, type Random } from 'rollcall/datasets';
 import { calculate } from './calculate.ts';
 import { FAMILIES, type Numbers, operandValue, type PlanStep, runPlan } from './families.ts';
 import { createProblem, type Problem } from './problems.ts';

@@ -1,5 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { BYTE_CHARACTERS } from 'rollcall/chat';
 
 /**
  * A tokenizer for a task of few words, in the Hugging Face `tokenizer.json` form: the words of given texts, single
@@ -11,8 +12,6 @@ import { join } from 'node:path';
 const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<tool_call>', '</tool_call>'];
 /** A word with the space before it, a digit, a run of punctuation, or one white-space character. */
 const PIECE = String.raw` ?[A-Za-z]+|\d| ?[^\sA-Za-z\d]+|\s`;
-/** GPT-2's letters for bytes: printable ones stand for themselves, the others from U+0100 on. */
-const BYTES = byteAlphabet();
 
 export const CHAT_TEMPLATE = [
   "{%- if tools %}{{- '<|im_start|>system\\nTools:' }}{%- for tool in tools %}",
@@ -30,20 +29,12 @@ export const CHAT_TEMPLATE = [
 function vocabulary(texts: readonly string[]): Map<string, number> {
   const pieces = texts.flatMap((text) => text.match(new RegExp(PIECE, 'g')) ?? []);
   const words = [...new Set(pieces)].filter((piece) => piece.length > 1).sort();
-  const entries = [...SPECIAL, ...BYTES, ...words.map(inByteLetters)];
+  const entries = [...SPECIAL, ...BYTE_CHARACTERS, ...words.map(inByteLetters)];
   return new Map(entries.map((piece, id) => [piece, id]));
 }
 
-function byteAlphabet(): string[] {
-  let next = 0x100;
-  return Array.from({ length: 256 }, (_, byte) => {
-    const printable = (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
-    return String.fromCharCode(printable ? byte : next++);
-  });
-}
-
 function inByteLetters(text: string): string {
-  return Array.from(Buffer.from(text), (byte) => BYTES[byte]!).join('');
+  return Array.from(Buffer.from(text), (byte) => BYTE_CHARACTERS[byte]!).join('');
 }
 
 export function createTokenizerFiles(texts: readonly string[]): Readonly<Record<string, object>> {

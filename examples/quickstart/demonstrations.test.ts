@@ -1,9 +1,9 @@
 import { Tokenizer as Library } from '@huggingface/tokenizers';
 import fc from 'fast-check';
+import { selfTest } from 'rollcall/chat';
 import { expect, test } from 'vitest';
-import { createChatFormat } from '../chat/chat-format.ts';
-import { selfTest } from '../chat/self-test.ts';
-import { createTokenizer } from '../chat/tokenizer.ts';
+import { createChatFormat } from '../../src/chat/chat-format.ts';
+import { createTokenizer } from '../../src/chat/tokenizer.ts';
 import { calculate } from './calculate.ts';
 import { createDemonstration, createDrill, demonstrationProblem, HABITS } from './demonstrations.ts';
 import { createProblems } from './problems.ts';
