@@ -27,6 +27,8 @@ export interface TaskRow extends Task {
   readonly prompt: readonly TaskMessage[];
   /** `data_source`: chooses the reward, and groups the validation metrics. */
   readonly dataSource?: string;
+  /** `reward`: a ready reward by name, before that of the data source. */
+  readonly reward?: string;
   readonly ability?: string;
   /** `reward_model.ground_truth`. */
   readonly groundTruth?: unknown;
@@ -62,6 +64,7 @@ export function taskRow(row: DataRow, options: TaskRowOptions = {}): TaskRow {
   const tools = names(row.tools, 'tools') ?? names(extraInfo.tool_selection, 'extra_info.tool_selection');
   const interactionKwargs = fields(extraInfo.interaction_kwargs, 'extra_info.interaction_kwargs');
   const dataSource = text(row.data_source, 'data_source');
+  const reward = text(row.reward, 'reward');
   const ability = text(row.ability, 'ability');
   const agentName = text(row.agent_name, 'agent_name');
   const groundTruth = rewardModel?.ground_truth;
@@ -70,6 +73,7 @@ export function taskRow(row: DataRow, options: TaskRowOptions = {}): TaskRow {
     toolsKwargs,
     extraInfo,
     ...(dataSource !== undefined && { dataSource }),
+    ...(reward !== undefined && { reward }),
     ...(ability !== undefined && { ability }),
     ...(groundTruth !== undefined && groundTruth !== null && { groundTruth }),
     ...(agentName !== undefined && { agentName }),

@@ -1,5 +1,6 @@
-/** `rollcall/rewards`: ready rewards, judges, reward models and shaping. */
+/** `rollcall/rewards`: ready rewards, judges, reward models, shaping, and when two answers are equal. */
 
+export { choiceEqual, type MathsOptions, mathsEqual } from '../lib/maths/maths-equal.ts';
 export { type JudgeOptions, judgeReward, rankingReward } from '../reward/judge.ts';
 export {
   codeReward,
@@ -8,8 +9,8 @@ export {
   formatReward,
   gsm8kReward,
   lengthReward,
-  type MathsOptions,
   mathsReward,
+  multipleChoiceReward,
   stepsReward,
 } from '../reward/ready-rewards.ts';
 export {

@@ -1,11 +1,12 @@
 /** Which ready scorer is meant: by a row's `data_source`, in the names verl knows, or by the scorer's own name. */
 import { ConfigError } from '../errors.ts';
+import { choiceEqual, mathsEqual } from '../lib/maths/maths-equal.ts';
 import { nearest } from '../lib/nearest.ts';
 import type { Sandbox } from '../services/sandbox/sandbox.ts';
 import { codeScore, codeTests } from './code.ts';
 import { JUDGE_NAMES } from './described-judge.ts';
 import { gsm8kScore } from './gsm8k.ts';
-import { answerLineScore, boxedScore, geometryScore, type IsSame, mathsScore } from './maths.ts';
+import { answerLineScore, boxedScore, geometryScore } from './maths.ts';
 import type { RewardValue } from './reward.ts';
 import { exactMatchScore, f1Score, targetOf } from './words.ts';
 
@@ -14,8 +15,6 @@ export interface ScorerContext {
   readonly truth: unknown;
   /** For scorers that run code; asking where there is none is an error before the start. */
   readonly sandbox: () => Sandbox;
-  /** When two expressions are equal. */
-  readonly isSame: IsSame;
   readonly signal: AbortSignal;
 }
 
@@ -24,10 +23,11 @@ export type Scorer = (context: ScorerContext) => RewardValue | Promise<RewardVal
 const SCORERS = {
   gsm8k: ({ solution, truth }) => gsm8kScore(solution, String(truth)),
   gsm8k_flexible: ({ solution, truth }) => gsm8kScore(solution, String(truth), { method: 'flexible' }),
-  maths: ({ solution, truth, isSame }) => mathsScore(solution, String(truth), isSame),
-  boxed: ({ solution, truth, isSame }) => boxedScore(solution, String(truth), isSame),
-  answer_line: ({ solution, truth, isSame }) => answerLineScore(solution, String(truth), isSame),
-  geometry: ({ solution, truth, isSame }) => geometryScore(solution, String(truth), isSame),
+  maths: ({ solution, truth }) => (mathsEqual(solution, String(truth)) ? 1 : 0),
+  boxed: ({ solution, truth }) => boxedScore(solution, String(truth)),
+  answer_line: ({ solution, truth }) => answerLineScore(solution, String(truth)),
+  geometry: ({ solution, truth }) => geometryScore(solution, String(truth)),
+  multiple_choice: ({ solution, truth }) => (choiceEqual(solution, String(truth)) ? 1 : 0),
   exact_match: ({ solution, truth }) => exactMatchScore(solution, targetOf(truth)),
   f1: ({ solution, truth }) => f1Score(solution, targetOf(truth)),
   tagged_exact_match: ({ solution, truth }) => exactMatchScore(solution, targetOf(truth), { tagged: true }),
@@ -40,20 +40,19 @@ const BY_SOURCE: Readonly<Record<string, ScorerName>> = {
   'openai/gsm8k': 'gsm8k',
   'lighteval/MATH': 'boxed',
   'DigitalLearningGmbH/MATH-lighteval': 'boxed',
+  'MATH-lighteval': 'boxed',
   'HuggingFaceH4/MATH-500': 'boxed',
   math_dapo: 'answer_line',
   math: 'answer_line',
   math_dapo_reasoning: 'answer_line',
-  numina_aops_forum: 'maths',
-  numina_synthetic_math: 'maths',
-  numina_amc_aime: 'maths',
-  numina_synthetic_amc: 'maths',
-  numina_cn_k12: 'maths',
-  numina_olympiads: 'maths',
   codecontests: 'code',
   apps: 'code',
   codeforces: 'code',
   taco: 'code',
+  'Idavidrein/gpqa': 'multiple_choice',
+  'cais/mmlu': 'multiple_choice',
+  'TIGER-Lab/MMLU-Pro': 'multiple_choice',
+  'allenai/ai2_arc': 'multiple_choice',
   'hiyouga/geometry3k': 'geometry',
   searchR1_nq: 'tagged_exact_match',
   searchR1_triviaqa: 'tagged_exact_match',
@@ -72,11 +71,12 @@ export function scorerNamed(name: string): Scorer {
   );
 }
 
-/** All of `aime…` are scored as DAPO's maths. */
+/** All of `aime…` are scored as DAPO's maths, all of `amc…` and `numina_…` as maths. */
 export function scorerOfSource(source: string | undefined): Scorer {
   const name = source !== undefined && Object.hasOwn(BY_SOURCE, source) ? BY_SOURCE[source] : undefined;
   if (name !== undefined) return SCORERS[name];
   if (source?.startsWith('aime')) return SCORERS.answer_line;
+  if (source !== undefined && /^(?:amc|numina_)/i.test(source)) return SCORERS.maths;
   const known = Object.keys(BY_SOURCE);
   throw new ConfigError(
     source === undefined

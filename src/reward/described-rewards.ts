@@ -1,11 +1,9 @@
 import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
-import { isSameExpression } from '../lib/answers.ts';
 import type { Clock } from '../lib/clock.ts';
 import { requestLimiter } from '../services/rate-limit.ts';
 import { type Boundary, openSandbox, type Sandbox } from '../services/sandbox/sandbox.ts';
 import { sandboxServer } from '../services/sandbox/sandbox-server.ts';
-import { openSymbolicMaths, type SymbolicMaths } from '../services/symbolic/symbolic.ts';
 import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
 import { openComputeScore } from './compute-score.ts';
 import { describedJudge, JUDGE_NAMES } from './described-judge.ts';
@@ -19,7 +17,7 @@ import {
 import { rewardModel } from './reward-model.ts';
 import { type Shaping, shapingReward } from './shaping.ts';
 
-/** Rewards as data says them: a module of the user's, a ready one by name, or that of each row's data source. */
+/** Rewards as data says them: a module of the user's, a ready one by name, or that of each row. */
 export interface RewardsDescription {
   /** A module with `compute_score(data_source, solution_str, ground_truth, extra_info)`; absent: ready ones. */
   readonly module: string | null;
@@ -48,7 +46,7 @@ export interface OpenedRewards {
   /** The one that says what is correct; a ranking does not. */
   readonly correct?: TrajectoryReward<TaskRow>;
   /** Refuses, before anything starts, a row that nothing can score. */
-  check(row: Pick<TaskRow, 'dataSource' | 'groundTruth'>): void;
+  check(row: Pick<TaskRow, 'reward' | 'dataSource' | 'groundTruth'>): void;
   /** After all rows were checked: opens what they need. */
   prepare(): Promise<void>;
   close(): Promise<void>;
@@ -91,10 +89,9 @@ export async function openDescribedRewards(
         });
   const sandboxOf = lazySandbox(described);
   let needsSandbox = false;
-  const symbolic = config.symbolic === true && !computed ? openSymbolicMaths() : undefined;
-  const score = computed
-    ? computed.score
-    : ready((source) => named ?? scorerOfSource(source), sandboxOf.get, symbolic);
+  const scorerOf = ({ reward: own, dataSource }: Pick<TaskRow, 'reward' | 'dataSource'>): Scorer =>
+    named ?? (own === undefined ? scorerOfSource(dataSource) : scorerNamed(own));
+  const score = computed ? computed.score : ready(scorerOf, sandboxOf.get);
   const options = { timeoutMs: 1000 * timeoutSeconds };
   const own = isModelled
     ? rewardModel<TaskRow>({ url: model.url!, model: model.name, name: 'score', ...options, clock })
@@ -103,9 +100,10 @@ export async function openDescribedRewards(
   return {
     rewards: [correct, ...shaped],
     correct,
-    check: ({ dataSource, groundTruth }) => {
+    check: (row) => {
       if (computed || isModelled) return;
-      const scorer = named ?? scorerOfSource(dataSource);
+      const scorer = scorerOf(row);
+      const { dataSource, groundTruth } = row;
       if (groundTruth === undefined) {
         throw new ConfigError(
           `a row${dataSource === undefined ? '' : ` of ${dataSource}`} has no reward_model.ground_truth, which its ready reward compares with`,
@@ -118,7 +116,6 @@ export async function openDescribedRewards(
     },
     close: async () => {
       await computed?.close();
-      await symbolic?.close();
       await sandboxOf.close();
     },
   };
@@ -133,19 +130,9 @@ const routerOf = (url: string, name: string) => ({
 type Score = (context: RewardContext<TaskRow>) => RewardValue | Promise<RewardValue>;
 
 const ready =
-  (
-    scorer: (source: string | undefined) => Scorer,
-    sandbox: () => Sandbox,
-    symbolic: SymbolicMaths | undefined,
-  ): Score =>
+  (scorerOf: (row: TaskRow) => Scorer, sandbox: () => Sandbox): Score =>
   ({ task, trajectory, signal }) =>
-    scorer(task.dataSource)({
-      solution: trajectory.text,
-      truth: task.groundTruth,
-      sandbox,
-      isSame: symbolic ? (answer, truth) => symbolic.isSame(answer, truth, signal) : isSameExpression,
-      signal,
-    });
+    scorerOf(task)({ solution: trajectory.text, truth: task.groundTruth, sandbox, signal });
 
 function limited(score: Score, limits: RewardsDescription['limits'], clock: Clock): Score {
   const { concurrency, requestsPerMinute, tokensPerMinute, tokensPerRequest } = limits;

@@ -1,10 +1,9 @@
 /** Rewards that come with Rollcall: for tasks that have the right answer in `groundTruth`. They read the last reply. */
+import { choiceEqual, type MathsOptions, mathsEqual } from '../lib/maths/maths-equal.ts';
 import type { Sandbox } from '../services/sandbox/sandbox.ts';
-import type { SymbolicMaths } from '../services/symbolic/symbolic.ts';
 import type { Task, Trajectory } from '../types.ts';
 import { codeScore, codeTests } from './code.ts';
 import { type Gsm8kOptions, gsm8kScore } from './gsm8k.ts';
-import { mathsScore } from './maths.ts';
 import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
 import { exactMatchScore, f1Score, targetOf } from './words.ts';
 
@@ -19,21 +18,20 @@ export function gsm8kReward<T = Task>(options: RewardOptions & Gsm8kOptions = {}
   );
 }
 
-export interface MathsOptions extends RewardOptions {
-  /** Compares by algebra too; made by `openSymbolicMaths()`. */
-  readonly symbolic?: SymbolicMaths;
-}
-
 /** 1 if the answer equals the truth as mathematics. */
-export function mathsReward<T = Task>({ symbolic, ...options }: MathsOptions = {}): TrajectoryReward<T> {
+export function mathsReward<T = Task>(options: RewardOptions & MathsOptions = {}): TrajectoryReward<T> {
   return reward<T>(
     'maths',
-    ({ task, trajectory, signal }) =>
-      mathsScore(
-        trajectory.text,
-        String(truthOf(task)),
-        symbolic && ((answer, truth) => symbolic.isSame(answer, truth, signal)),
-      ),
+    ({ task, trajectory }) => (mathsEqual(trajectory.text, String(truthOf(task)), options) ? 1 : 0),
+    options,
+  );
+}
+
+/** 1 for the letter of the right answer. */
+export function multipleChoiceReward<T = Task>(options: RewardOptions = {}): TrajectoryReward<T> {
+  return reward<T>(
+    'multiple choice',
+    ({ task, trajectory }) => (choiceEqual(trajectory.text, String(truthOf(task))) ? 1 : 0),
     options,
   );
 }

@@ -1,5 +1,4 @@
 import { expect, test } from 'vitest';
-import { isSameExpression } from '../lib/answers.ts';
 import { type ScorerContext, scorerNamed } from './by-data-source.ts';
 
 /** What a model that has lost its way writes: the same few tokens to the end of its context. */
@@ -22,7 +21,7 @@ const REPEATED = [
 ];
 const NAMES = [
   ...['gsm8k', 'gsm8k_flexible', 'maths', 'boxed', 'answer_line', 'geometry'],
-  ...['exact_match', 'f1', 'tagged_exact_match'],
+  ...['exact_match', 'f1', 'tagged_exact_match', 'multiple_choice'],
 ];
 
 test.each(NAMES)('%s scores a reply of 200,000 characters of repetition at once', async (name) => {
@@ -35,7 +34,6 @@ test.each(NAMES)('%s scores a reply of 200,000 characters of repetition at once'
       sandbox: () => {
         throw new Error('no code is run here');
       },
-      isSame: isSameExpression,
       signal: new AbortController().signal,
     };
     const began = process.cpuUsage();
@@ -55,7 +53,6 @@ test('the answer between tags is the last that is closed', async () => {
       sandbox: () => {
         throw new Error('no code is run here');
       },
-      isSame: isSameExpression,
       signal: new AbortController().signal,
     });
   expect(await of('<answer>a</answer> then <answer>\nb </answer>')).toBe(1);

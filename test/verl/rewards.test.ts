@@ -381,6 +381,11 @@ describe('K7 default scorers', () => {
     ['math_dapo', 'Answer: 34', '34', 1],
     ['aime2025', 'Answer: 33', '34', -1],
     ['numina_olympiads', 'The answer is 12', '12', 1],
+    ['numina_cn_k12', 'so $x=\\pm 2$', '\\{-2, 2\\}', 1],
+    ['amc23', 'thus $\\boxed{(x-1)(x+1)}$', 'x^2-1', 1],
+    ['MATH-lighteval', '\\boxed{(1, 2)}', '(2, 1)', 0],
+    ['cais/mmlu', 'It is not A. **Answer: (C)**', 'C', 1],
+    ['cais/mmlu', 'The answer is B.', 'C', 0],
     ['hiyouga/geometry3k', '<think>a</think> \\boxed{5}', '5', 1],
     ['hiyouga/geometry3k', '\\boxed{5}', '5', 0.9],
     ['searchR1_nq', 'well <answer>The Eiffel Tower</answer>', { target: ['Louvre', 'eiffel tower'] }, 1],
@@ -394,16 +399,21 @@ describe('K7 default scorers', () => {
     expect(group!.attempts[0]!.reward).toBeCloseTo(expected);
   });
 
-  test('answers with letters are compared by algebra where rewards.config.symbolic says so', async () => {
-    const task = row({ dataSource: 'lighteval/MATH', groundTruth: 'x^2+2x+1' });
-    for (const symbolic of [true, false]) {
-      const { rewards } = await open({ config: { symbolic } });
-      const [group] = await play<TaskRow>(() => 'thus \\boxed{(x+1)^2}', rewards, {
-        tasks: [{ index: 0, task }],
-      });
-      expect(group!.attempts[0]!.reward).toBe(symbolic ? 1 : 0);
+  test('a row may name its reward itself, before its data source', async () => {
+    const { rewards, check } = await open({});
+    const rows = [
+      { reward: 'maths', dataSource: 'openai/gsm8k', groundTruth: 'x^2+2x+1', text: 'It is $(x+1)^2$.' },
+      { reward: 'multiple_choice', groundTruth: 'B', text: 'The answer is (B).' },
+      { reward: 'exact_match', groundTruth: 'Paris', text: 'paris' },
+    ];
+    for (const { text, ...given } of rows) {
+      const task = row(given);
+      check(task);
+      const [group] = await play<TaskRow>(() => text, rewards, { tasks: [{ index: 0, task }] });
+      expect(group!.attempts[0]!.reward).toBe(1);
     }
-  }, 60_000);
+    expect(() => check(row({ reward: 'math', groundTruth: '7' }))).toThrow("no ready reward 'math'");
+  });
 
   test('an unknown source, none, and an unknown name are errors before the start', async () => {
     const { check } = await open({});

@@ -2,7 +2,8 @@
  * Tools that tell a model how good its answer is: verl's `Gsm8kTool` and `Geo3kTool`. The right answer comes with
  * the row (`tools_kwargs.NAME.create_kwargs.ground_truth`). A call that does not improve on the last one costs 0.05.
  */
-import { isSameExpression, isSameNumber } from '../../lib/answers.ts';
+import { isSameNumber } from '../../lib/answers.ts';
+import { mathsEqual } from '../../lib/maths/maths-equal.ts';
 import type { ToolSchema } from '../../types.ts';
 import { type ClassTool, classTool, type ResultLimits } from '../class-tool.ts';
 import type { Tool } from '../tool.ts';
@@ -28,7 +29,7 @@ export function gsm8kTool(schema = GSM8K_SCHEMA, limits: ResultLimits = {}): Too
 }
 
 export function geo3kTool(schema = GEO3K_SCHEMA, limits: ResultLimits = {}): Tool {
-  return classTool(answerTool(isSameExpression), schema, limits);
+  return classTool(answerTool(mathsEqual), schema, limits);
 }
 
 const PENALTY = -0.05;

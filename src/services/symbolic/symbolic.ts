@@ -1,10 +1,8 @@
-/** Algebra by the Compute Engine, which is optional: equality of expressions with letters, and a tool's operations. */
+/** Algebra by the Compute Engine, which is optional: the operations of a tool. */
 import { createRequire } from 'node:module';
 import { ConfigError } from '../../errors.ts';
-import { isSameExpression } from '../../lib/answers.ts';
-import { TimeLimitReached } from '../../lib/time-limit.ts';
 import { startWorker } from '../../lib/worker.ts';
-import { ThrownInside, workerPool } from '../../lib/worker-pool.ts';
+import { workerPool } from '../../lib/worker-pool.ts';
 
 export const OPERATIONS = [
   'simplify',
@@ -18,7 +16,6 @@ export const OPERATIONS = [
 ] as const;
 
 export interface Computation {
-  readonly kind: 'compute';
   readonly operation: (typeof OPERATIONS)[number];
   /** LaTeX, or as one types it: `2*x^2 + sin(x)`. An equation for `solve`. */
   readonly expression: string;
@@ -28,15 +25,9 @@ export interface Computation {
   readonly to?: string;
 }
 
-export type Question =
-  | Computation
-  | { readonly kind: 'same'; readonly answer: string; readonly truth: string };
-
 export interface SymbolicMaths {
-  /** Equal as `isSameExpression` says, or by algebra: `2x+x` is `3x`. What cannot be shown in time is not equal. */
-  isSame(answer: string, truth: string, signal?: AbortSignal): Promise<boolean>;
   /** As text. Rejects, in words for the model, where there is no result. */
-  compute(question: Omit<Computation, 'kind'>, signal?: AbortSignal): Promise<string>;
+  compute(question: Computation, signal?: AbortSignal): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -62,20 +53,11 @@ export function openSymbolicMaths({ milliseconds = 5000, threads = 1 }: Symbolic
   }
   const pool = workerPool(() => startWorker('./symbolic-worker', import.meta.url), threads);
   return {
-    isSame: async (answer, truth, signal) => {
-      if (isSameExpression(answer, truth)) return true;
-      if (answer.trim() === '' || Math.max(answer.length, truth.length) > LONGEST) return false;
-      const question: Question = { kind: 'same', answer, truth };
-      return pool.ask<boolean>(question, { signal, milliseconds }).catch((reason: unknown) => {
-        if (reason instanceof ThrownInside || reason instanceof TimeLimitReached) return false;
-        throw reason;
-      });
-    },
     compute: (question, signal) => {
       if (question.expression.length > LONGEST) {
         throw new Error(`the expression has ${question.expression.length} characters; at most ${LONGEST}`);
       }
-      return pool.ask<string>({ ...question, kind: 'compute' } satisfies Question, { signal, milliseconds });
+      return pool.ask<string>(question, { signal, milliseconds });
     },
     close: () => pool.close(),
   };

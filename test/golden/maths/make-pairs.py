@@ -1,6 +1,6 @@
-"""Pairs of expressions in LaTeX, equal or not by SymPy; src/lib/symbolic/symbolic.test.ts must agree.
+"""Pairs of expressions in LaTeX, equal or not by SymPy; src/lib/maths/maths-equal.test.ts must agree.
 
-python make.py > pairs.json
+python make-pairs.py > pairs.json
 """
 import json
 import random

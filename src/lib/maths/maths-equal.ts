@@ -1,0 +1,83 @@
+import { choiceOf, isChoice, labelOf, lastChoice } from './choice.ts';
+import { extractAnswers } from './extract.ts';
+import { type Reading, readAnswer } from './read.ts';
+import { isSame } from './same.ts';
+
+export interface MathsOptions {
+  /** A decimal is right if it is right when rounded to this many places. */
+  readonly decimals?: number;
+}
+
+/**
+ * Whether an answer, or the reply of a model that contains one, is the right answer as mathematics. Both may be LaTeX,
+ * with or without dollars and `\boxed`, or plain text. Never throws and takes milliseconds: what cannot be read within
+ * fixed limits is compared as text.
+ */
+export function mathsEqual(answer: string, truth: string, { decimals = 6 }: MathsOptions = {}): boolean {
+  const gold = extractAnswers(truth)[0]!;
+  const answers = extractAnswers(answer);
+  if (isChoice(gold)) {
+    const label = choiceIn(answer, answers);
+    if (label !== undefined) return label === choiceOf(gold);
+  }
+  const right = readAnswer(gold);
+  // The first that can be read is what was answered: trying the others would let a model answer twice.
+  const readings = answers.map((one) => ({ one, reading: readAnswer(one) }));
+  const said = readings.find(({ reading }) => reading.expression) ?? readings[0]!;
+  return isSameReading(right, said.reading, decimals) || isOtherReading(right, said.one, decimals);
+}
+
+/** Whether the letter that a reply chooses is that of the right answer. */
+export function choiceEqual(answer: string, truth: string): boolean {
+  const choice = labelOf(truth);
+  return choice !== undefined && choiceIn(answer, extractAnswers(answer)) === choice;
+}
+
+const choiceIn = (reply: string, answers: readonly string[]): string | undefined =>
+  answers.map(labelOf).find((label) => label !== undefined) ??
+  (isProse(reply) ? lastChoice(reply) : undefined);
+
+const isProse = (text: string) => /[a-z]{2,}.*\s/i.test(text);
+
+function isSameReading(gold: Reading, answer: Reading, decimals: number): boolean {
+  if (isSameText(gold.text, answer.text)) return true;
+  return Boolean(
+    gold.expression && answer.expression && isSame(gold.expression, answer.expression, decimals),
+  );
+}
+
+/** The right answer decides what a comma in the answer means: `3,14` may be 3.14, `100,200` two numbers. */
+function isOtherReading(gold: Reading, answer: string, decimals: number): boolean {
+  if (gold.expression?.kind === 'number') {
+    const comma = /^\W*?(-?\d+),(\d+)\W*$/.exec(answer);
+    return (
+      Boolean(comma) &&
+      gold.expression.isDecimal &&
+      isSameReading(gold, readAnswer(`${comma![1]}.${comma![2]}`), decimals)
+    );
+  }
+  const isList = gold.expression?.kind === 'list' || gold.expression?.kind === 'set';
+  return (
+    isList &&
+    /\d,\d{3}/.test(answer) &&
+    isSameReading(gold, readAnswer(answer, { hasThousands: false }), decimals)
+  );
+}
+
+/** The same signs apart from spacing, or the same words apart from case and brackets around them. */
+function isSameText(gold: string, answer: string): boolean {
+  const [a, b] = [plainText(gold), plainText(answer)];
+  if (a === '' || b === '') return false;
+  return a === b || (isWords(a) && wordsOf(a) === wordsOf(b));
+}
+
+const plainText = (text: string) =>
+  text
+    .replace(/\\(?:text(?:bf|it|rm)?|mathrm|mathbf|mbox)\s*\{([^{}]*)\}/g, '$1')
+    .replace(/\\(?:left|right)(?![a-zA-Z])/g, '')
+    .replace(/\\[dt]frac/g, '\\frac')
+    .replace(/,\s+(?=\d)/g, ', ') // `1, 234` is not `1,234`
+    .replace(/\\[,;:! ]|(?<!,)\s|\$/g, '');
+
+const isWords = (text: string) => /^[a-z(){}"'.,\d-]*[a-z]{2}[a-z(){}"'.,\d-]*$/i.test(text);
+const wordsOf = (text: string) => text.toLowerCase().replace(/[(){}"'.,-]/g, '');

@@ -1,0 +1,186 @@
+/** When what an answer says is what the right answer says. */
+import {
+  type Collection,
+  contains,
+  type Expression,
+  type NumberExpression,
+  type Relation,
+} from './expression.ts';
+import { matrixEntries } from './matrix.ts';
+import { areUnitsAtOdds } from './names.ts';
+import { isSameRealSet, realSetOf } from './real-set.ts';
+import { isSameRelation } from './relation.ts';
+import { isSameValue } from './same-value.ts';
+
+const MOST_ITEMS = 100;
+
+export function isSame(gold: Expression, answer: Expression, decimals: number): boolean {
+  if (gold.kind === 'quantity' || answer.kind === 'quantity') return isSameQuantity(gold, answer, decimals);
+  const [right, given] = withoutNames(gold, answer);
+  if (right !== gold || given !== answer) return isSame(right, given, decimals);
+  const [roundedGold, roundedAnswer] = [approximations(gold), approximations(answer)];
+  if (roundedGold) return roundedGold.some((one) => isSame(one, answer, decimals));
+  if (roundedAnswer) return roundedAnswer.some((one) => isSame(gold, one, decimals));
+  if (gold.kind === 'relation' && answer.kind === 'relation') return areSameRelations(gold, answer, decimals);
+  if (isCollection(gold) || isCollection(answer)) {
+    return isSameCollection(gold, answer, decimals) || isSameAsRealSet(gold, answer, decimals);
+  }
+  if (isSetLike(gold) || isSetLike(answer)) {
+    return isSameAsRealSet(gold, answer, decimals) || isSameSetOperation(gold, answer, decimals);
+  }
+  if (gold.kind === 'relation' || answer.kind === 'relation') return false;
+  if (hasMatrix(gold) || hasMatrix(answer)) return isSameMatrix(gold, answer, decimals);
+  if (isBased(gold) || isBased(answer)) return isSameBased(gold, answer, decimals);
+  return isSameValue(gold, answer, decimals) || isSamePercent(gold, answer, decimals);
+}
+
+const isCollection = (expression: Expression): expression is Collection =>
+  expression.kind === 'list' || expression.kind === 'tuple' || expression.kind === 'set';
+
+const isSetLike = (expression: Expression) =>
+  expression.kind === 'set-operation' || expression.kind === 'named-set';
+
+const hasMatrix = (expression: Expression): boolean =>
+  contains(expression, (part) => part.kind === 'matrix') &&
+  !contains(expression, (part) => part.kind === 'call' && part.name === 'det');
+
+/** Units do not count, unless both are known and differ in size. */
+function isSameQuantity(gold: Expression, answer: Expression, decimals: number): boolean {
+  if (gold.kind === 'quantity' && answer.kind === 'quantity' && areUnitsAtOdds(gold.unit, answer.unit))
+    return false;
+  const bare = (expression: Expression) => (expression.kind === 'quantity' ? expression.of : expression);
+  return isSame(bare(gold), bare(answer), decimals);
+}
+
+/** `a = b = c`, or `x ∈ S`: what stands last is what the first is. */
+const givesValue = ({ signs }: Relation) =>
+  signs.every((sign) => sign === '=') || (signs.length === 1 && signs[0] === '∈');
+
+function areSameRelations(gold: Relation, answer: Relation, decimals: number): boolean {
+  const [right, given] = [gold.sides.at(-1)!, answer.sides.at(-1)!];
+  if (givesValue(gold) && givesValue(answer) && (isCollection(right) || isSetLike(right))) {
+    return isSame(gold.sides[0]!, answer.sides[0]!, decimals) && isSame(right, given, decimals);
+  }
+  return isSameRelation(gold, answer, decimals) || isSameAsRealSet(gold, answer, decimals);
+}
+
+/** Only names, no numbers: what may stand before `=` to say what the value is of. */
+const isName = (expression: Expression): boolean =>
+  !contains(expression, ({ kind }) => kind === 'number') && expression.kind !== 'set';
+
+/**
+ * `x = 5` is 5. What the right answer is given as decides: an equation that is not of the form `name = value` is an
+ * answer only to an equation.
+ */
+function withoutNames(gold: Expression, answer: Expression): readonly [Expression, Expression] {
+  if (gold.kind !== 'relation') {
+    return answer.kind === 'relation' && givesValue(answer) ? [gold, answer.sides.at(-1)!] : [gold, answer];
+  }
+  const isNamed =
+    answer.kind === 'relation' ||
+    (answer.kind === 'list' && answer.items.some(({ kind }) => kind === 'relation'));
+  return !isNamed && givesValue(gold) && isName(gold.sides[0]!)
+    ? [gold.sides.at(-1)!, answer]
+    : [gold, answer];
+}
+
+/** `x = √2 ≈ 1.41` gives the exact value and the rounded one. */
+function approximations(expression: Expression): readonly Expression[] | undefined {
+  if (expression.kind !== 'relation' || !expression.signs.includes('≈')) return undefined;
+  if (expression.signs.some((sign) => sign !== '=' && sign !== '≈')) return undefined;
+  const values = isName(expression.sides[0]!) ? expression.sides.slice(1) : expression.sides;
+  return values.slice(-2);
+}
+
+function isSameCollection(gold: Expression, answer: Expression, decimals: number): boolean {
+  const [right, given] = [itemsOf(gold), itemsOf(answer)];
+  if (right.length > MOST_ITEMS || given.length > MOST_ITEMS) return false;
+  if (gold.kind === 'tuple' && answer.kind === 'tuple') {
+    return gold.open === answer.open && gold.close === answer.close && inOrder(right, given, decimals);
+  }
+  if (gold.kind === 'tuple' && isRound(gold))
+    return answer.kind === 'list' && inOrder(right, given, decimals);
+  if (gold.kind === 'tuple' || (answer.kind === 'tuple' && !isRound(answer))) return false;
+  if (answer.kind === 'tuple' && gold.kind === 'set')
+    return right.length === 1 && isSame(right[0]!, answer, decimals);
+  if (answer.kind === 'tuple' && gold.kind !== 'list') return false;
+  if (gold.kind === 'set' || answer.kind === 'set') {
+    return inAnyOrder(distinct(right, decimals), distinct(given, decimals), decimals);
+  }
+  return inAnyOrder(right, given, decimals);
+}
+
+const isRound = (expression: Expression) =>
+  expression.kind === 'tuple' && expression.open === '(' && expression.close === ')';
+
+const itemsOf = (expression: Expression): readonly Expression[] =>
+  isCollection(expression) ? expression.items : [expression];
+
+const inOrder = (right: readonly Expression[], given: readonly Expression[], decimals: number) =>
+  right.length === given.length && right.every((item, index) => isSame(item, given[index]!, decimals));
+
+function inAnyOrder(right: readonly Expression[], given: readonly Expression[], decimals: number): boolean {
+  if (right.length !== given.length) return false;
+  const left = [...given];
+  return right.every((item) => {
+    const at = left.findIndex((other) => isSame(item, other, decimals));
+    if (at >= 0) left.splice(at, 1);
+    return at >= 0;
+  });
+}
+
+const distinct = (items: readonly Expression[], decimals: number) =>
+  items.filter((item, index) => !items.slice(0, index).some((earlier) => isSame(earlier, item, decimals)));
+
+function isSameAsRealSet(gold: Expression, answer: Expression, decimals: number): boolean {
+  const [right, given] = [realSetOf(gold), realSetOf(answer)];
+  return right !== undefined && given !== undefined && isSameRealSet(right, given, decimals);
+}
+
+/** Sets with letters in them, part by part. */
+function isSameSetOperation(gold: Expression, answer: Expression, decimals: number): boolean {
+  if (gold.kind === 'named-set' || answer.kind === 'named-set') {
+    return gold.kind === 'named-set' && answer.kind === 'named-set' && gold.name === answer.name;
+  }
+  if (gold.kind !== 'set-operation' || answer.kind !== 'set-operation') return false;
+  if (gold.operation !== answer.operation) return false;
+  const [right, given] = [
+    [gold.left, gold.right],
+    [answer.left, answer.right],
+  ] as const;
+  return (
+    inOrder(right, given, decimals) || (gold.operation !== 'difference' && inAnyOrder(right, given, decimals))
+  );
+}
+
+function isSameMatrix(gold: Expression, answer: Expression, decimals: number): boolean {
+  const [right, given] = [matrixEntries(gold), matrixEntries(answer)];
+  return (
+    right !== undefined &&
+    given !== undefined &&
+    right.length === given.length &&
+    right.every((row, index) => inOrder(row, given[index]!, decimals))
+  );
+}
+
+const isBased = (expression: Expression): expression is NumberExpression =>
+  expression.kind === 'number' && expression.base !== undefined;
+
+/** `1010_2` has the digits 1010; an answer may leave the base out. */
+function isSameBased(gold: Expression, answer: Expression, decimals: number): boolean {
+  if (gold.kind !== 'number' || answer.kind !== 'number') return false;
+  const basesDiffer = isBased(gold) && isBased(answer) && gold.base !== answer.base;
+  return !basesDiffer && isSameValue(gold, answer, decimals);
+}
+
+/** 50 % is 0.5, and where a percentage is asked for also 50. Below one per cent the two would be confused. */
+function isSamePercent(gold: Expression, answer: Expression, decimals: number): boolean {
+  if ((gold.kind === 'percent') === (answer.kind === 'percent')) return false;
+  if (answer.kind === 'percent') return isAtLeastOne(answer.of) && isSameValue(gold, answer.of, decimals);
+  return gold.kind === 'percent' && isAtLeastOne(gold.of) && isSameValue(gold.of, answer, decimals);
+}
+
+function isAtLeastOne(expression: Expression): boolean {
+  const inner = expression.kind === 'negative' ? expression.of : expression;
+  return inner.kind !== 'number' || inner.value.top >= inner.value.bottom;
+}
