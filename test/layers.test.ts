@@ -84,3 +84,12 @@ test('the rule names an offender', () => {
     'stray/file.ts: not on the map',
   ]);
 });
+
+test("no code compares with an engine's name", () => {
+  const compared = /[!=]==\s*'(sglang|vllm|rollcall|embedded)'|case '(sglang|vllm|rollcall|embedded)'/;
+  const offenders = readdirSync('src', { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+    .filter((file) => compared.test(readFileSync(`src/${file}`, 'utf8')));
+  expect(offenders).toEqual([]);
+  expect(compared.test("engine === 'vllm' ? one : other")).toBe(true);
+});

@@ -2,8 +2,7 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import { ConfigError } from '../errors.ts';
 import { type Gateway, gateway } from '../gateway/gateway.ts';
-import { SglangServer } from '../inference/sglang.ts';
-import { VllmServer } from '../inference/vllm.ts';
+import { ENGINE_NAMES, engineNamed } from '../inference/engines.ts';
 import { realClock, sleep } from '../lib/clock.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { createRandom, hashSeed } from '../lib/random.ts';
@@ -12,7 +11,7 @@ import { number, whole, wholes } from './number.ts';
 
 interface BenchFlags {
   readonly url: readonly string[];
-  readonly engine: 'sglang' | 'vllm';
+  readonly engine: string;
   readonly turns: readonly number[];
   readonly trajectories: number;
   readonly concurrency: number;
@@ -30,7 +29,7 @@ export function registerBench(program: Command): void {
     .command('servers')
     .description('trajectories a second of your own servers, at 1, 3 and 5 turns')
     .requiredOption('--url <url...>', 'such as http://127.0.0.1:30000')
-    .option('--engine <name>', 'sglang (also for rollcall serve) or vllm', 'sglang')
+    .option('--engine <name>', ENGINE_NAMES.join(', '), 'sglang')
     .option('--turns <list>', 'turns of a trajectory, a measurement each', wholes(1), [1, 3, 5])
     .option('--trajectories <n>', 'in each measurement; four of each share a prompt', whole(1), 256)
     .option('--concurrency <n>', 'in progress at once, over all servers', whole(1), 128)
@@ -48,12 +47,8 @@ export function registerBench(program: Command): void {
 }
 
 async function benchServers(flags: BenchFlags): Promise<void> {
-  if (flags.engine !== 'sglang' && flags.engine !== 'vllm') {
-    throw new ConfigError(`--engine is ${JSON.stringify(flags.engine)}; use sglang or vllm`);
-  }
-  const servers = flags.url.map((url) =>
-    flags.engine === 'vllm' ? new VllmServer({ url }) : new SglangServer({ url }),
-  );
+  const engine = engineNamed(flags.engine, '--engine');
+  const servers = flags.url.map((url) => engine.connect({ url }));
   const front = gateway(servers, { log: (line) => process.stderr.write(`${line}\n`) });
   const stop = new AbortController();
   const onSignal = () => stop.abort(new ConfigError('interrupted'));

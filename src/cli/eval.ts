@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import { ConfigError } from '../errors.ts';
 import { evaluate, validationSets } from '../evaluate.ts';
+import { ENGINE_NAMES } from '../inference/engines.ts';
 import { realClock } from '../lib/clock.ts';
 import { servers } from '../options/servers.ts';
 import { type ResolvedOptions, resolveOptions } from '../options.ts';
@@ -24,7 +25,7 @@ interface EvalFlags {
   readonly temperature: number;
   readonly seed: number;
   readonly url?: readonly string[];
-  readonly engine: 'rollcall' | 'sglang' | 'vllm';
+  readonly engine: string;
   readonly json?: boolean;
 }
 
@@ -46,7 +47,7 @@ export function registerEval(program: Command): void {
     .option('--temperature <t>', '0 is greedy; use more than 0 with several attempts', number(0), 0)
     .option('--seed <n>', 'seed', whole(0), 1)
     .option('--url <url...>', 'sample from servers at these URLs; the model then only names the tokenizer')
-    .option('--engine <engine>', 'of those servers: rollcall, sglang or vllm', 'rollcall')
+    .option('--engine <engine>', `of those servers: ${ENGINE_NAMES.join(', ')}`, 'rollcall')
     .option('--json', 'print JSON')
     .addHelpText(
       'after',

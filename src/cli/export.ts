@@ -1,14 +1,9 @@
 import { basename, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError } from '../errors.ts';
-import { mlflowTraces } from '../watch/traces/mlflow-traces.ts';
-import { otlp } from '../watch/traces/otlp.ts';
-import { weaveTraces } from '../watch/traces/weave-traces.ts';
 import type { Tracker } from '../watch/tracker.ts';
-import { mlflow } from '../watch/trackers/mlflow.ts';
+import { TRACE_NAMES, TRACKER_NAMES, type TraceSetup, trackerNamed } from '../watch/trackers/by-name.ts';
 import { sendRun } from '../watch/trackers/send-run.ts';
-import { tensorboard } from '../watch/trackers/tensorboard.ts';
-import { wandb } from '../watch/trackers/wandb.ts';
 import { whole } from './number.ts';
 import { decoderOf } from './show.ts';
 
@@ -21,27 +16,6 @@ interface ExportFlags {
   readonly samplesPerStep?: number;
 }
 
-type Open = (
-  where: string | undefined,
-  run: { project: string; experiment: string; text: boolean; tasksPerStep?: number | undefined },
-) => Tracker;
-
-const TARGETS: Readonly<Record<string, { readonly log?: Open; readonly trace?: Open }>> = {
-  mlflow: {
-    log: (uri, { project, experiment }) => mlflow({ project, experiment, ...(uri ? { uri } : {}) }),
-    trace: (uri, options) => mlflowTraces({ ...options, ...(uri ? { uri } : {}) }),
-  },
-  wandb: {
-    log: (url, { project, experiment }) => wandb({ project, experiment, ...(url ? { url } : {}) }),
-    trace: (_, options) => weaveTraces(options),
-  },
-  tensorboard: {
-    log: (directory, { experiment }) =>
-      tensorboard({ directory: directory ?? `tensorboard_log/${experiment}` }),
-  },
-  otlp: { trace: (url, options) => otlp({ url: url ?? 'http://localhost:4318/v1/traces', ...options }) },
-};
-
 export function registerExport(program: Command): void {
   program
     .command('export')
@@ -49,7 +23,7 @@ export function registerExport(program: Command): void {
     .argument('<run>', 'run directory')
     .requiredOption(
       '--to <target>',
-      'mlflow=URL, wandb, tensorboard=DIR or otlp=URL; may be given several times',
+      `one of ${TRACKER_NAMES.join(', ')}, with =URL or =DIR where it is not the usual; may be given several times`,
       (target: string, all: readonly string[] = []) => [...all, target],
     )
     .option('--project <name>', "MLflow's experiment, W&B's project", 'rollcall')
@@ -64,8 +38,14 @@ export function registerExport(program: Command): void {
     .action(async (directory: string, flags: ExportFlags) => {
       const { to, project, traces, text, samplesPerStep } = flags;
       const experiment = flags.experiment ?? basename(resolve(directory));
-      const run = { project, experiment, text: text === true, tasksPerStep: samplesPerStep };
-      const trackers = to.flatMap((target) => trackersOf(target, run, traces === true));
+      const setup = {
+        project,
+        experiment,
+        environment: process.env,
+        text: text === true,
+        tasksPerStep: samplesPerStep,
+      };
+      const trackers = to.flatMap((target) => trackersOf(target, setup, traces === true));
       const decode = text ? await decoderOf(directory) : () => '';
       for (const tracker of trackers) {
         const { lines, trajectories } = await sendRun(directory, tracker, { decode });
@@ -74,19 +54,20 @@ export function registerExport(program: Command): void {
     });
 }
 
-function trackersOf(target: string, run: Parameters<Open>[1], traces: boolean): Tracker[] {
-  const [, name, where] = /^([^=]*)(?:=(.+))?$/.exec(target) ?? [];
-  const known = TARGETS[name ?? ''];
-  if (known === undefined) {
+function trackersOf(target: string, setup: TraceSetup, traces: boolean): Tracker[] {
+  const [, name = '', where] = /^([^=]*)(?:=(.+))?$/.exec(target) ?? [];
+  const known = trackerNamed(name);
+  if (!known) {
     throw new ConfigError(
-      `--to ${target}: use ${Object.keys(TARGETS).join(', ')}, such as mlflow=http://127.0.0.1:5000`,
+      `--to ${target}: use ${TRACKER_NAMES.join(', ')}, such as mlflow=http://127.0.0.1:5000`,
     );
   }
   const { log, trace } = known;
-  if (traces && trace === undefined)
-    throw new ConfigError(`--to ${target} takes no traces; use mlflow, wandb or otlp`);
-  return [
-    ...(log ? [log(where, run)] : []),
-    ...(trace && (traces || log === undefined) ? [trace(where, run)] : []),
-  ];
+  if (traces && !trace)
+    throw new ConfigError(`--to ${target} takes no traces; use one of ${TRACE_NAMES.join(', ')}`);
+  const given = { ...setup, where };
+  const opened = [log?.(given), trace && (traces || !log) ? trace(given) : undefined];
+  const trackers = opened.filter((tracker) => tracker !== undefined);
+  if (trackers.length === 0) throw new ConfigError(`--to ${target} is turned off by the environment`);
+  return trackers;
 }

@@ -1,10 +1,9 @@
 import type { Command } from 'commander';
-import { HttpClient } from '../inference/http/client.ts';
-import { SglangServer } from '../inference/sglang.ts';
-import { VllmServer } from '../inference/vllm.ts';
+import type { Engine } from '../inference/engine.ts';
+import { ENGINE_NAMES, engineNamed } from '../inference/engines.ts';
 
 interface ServersFlags {
-  readonly engine: 'sglang' | 'vllm';
+  readonly engine: string;
   readonly json?: boolean;
 }
 
@@ -26,26 +25,24 @@ export function registerServers(program: Command): void {
     .command('servers')
     .description('show how inference servers stand: load, cache, version')
     .argument('<url...>', 'such as http://127.0.0.1:30000')
-    .option('--engine <name>', 'sglang (also for rollcall serve) or vllm', 'sglang')
+    .option('--engine <name>', ENGINE_NAMES.join(', '), 'sglang')
     .option('--json', 'one JSON object a server')
     .action(show);
 }
 
 async function show(urls: readonly string[], { engine, json }: ServersFlags): Promise<void> {
-  const rows = await Promise.all(urls.map((url) => look(url, engine)));
+  const { connect } = engineNamed(engine, '--engine');
+  const rows = await Promise.all(urls.map((url) => look(url, connect)));
   for (const row of rows) console.log(json ? JSON.stringify(row) : describe(row));
   if (rows.some(({ state }) => state === 'gone')) process.exitCode = 1;
 }
 
-async function look(url: string, engine: ServersFlags['engine']): Promise<Row> {
-  const options = { url, timeoutMs: 5000, connectMs: 2000 };
-  const server = engine === 'vllm' ? new VllmServer(options) : new SglangServer(options);
-  const http = new HttpClient(url, options);
+async function look(url: string, connect: Engine['connect']): Promise<Row> {
+  const server = connect({ url, timeoutMs: 5000, connectMs: 2000 });
   try {
     const { model, contextTokens: context } = await server.info();
-    const page = engine === 'vllm' ? '/weight_info' : '/model_info';
-    const { weight_version: version } = await optional<{ weight_version?: string }>(http, page);
-    const load = await server.load();
+    const version = await server.statedVersion?.();
+    const load = await server.load?.();
     const more = {
       version,
       running: load?.running,
@@ -57,13 +54,8 @@ async function look(url: string, engine: ServersFlags['engine']): Promise<Row> {
   } catch (error) {
     return { url, state: 'gone', error: (error as Error).message };
   } finally {
-    await Promise.all([server.close(), http.close()]);
+    await server.close();
   }
-}
-
-async function optional<R extends object>(http: HttpClient, path: string): Promise<Partial<R>> {
-  const { status, text } = await http.call(path, { method: 'GET' });
-  return status === 200 ? http.parse<R>(path, text) : {};
 }
 
 const present = (row: { readonly [K in keyof Row]?: Row[K] | undefined }): Partial<Row> =>

@@ -7,6 +7,9 @@ export { type DiskWeightsOptions, publishToDisk } from '../engine/disk-weights.t
 export { ConfigError, EngineError, TrainerError } from '../errors.ts';
 export type { GatewayOptions } from '../gateway/gateway.ts';
 export type { DiskOptions, OpenServersOptions, ServerFactory } from '../gateway/server-factory.ts';
+export type { CheckedServer } from '../inference/check-server.ts';
+export type { Engine, HttpServerOptions, LaunchRecipe } from '../inference/engine.ts';
+export type { LaunchCommand, LaunchOptions } from '../inference/launch.ts';
 export type {
   GenerateRequest,
   GenerateResult,

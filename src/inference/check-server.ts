@@ -9,6 +9,8 @@ export interface CheckedServer extends InferenceServer {
   logprobs: ServerInfo['logprobs'];
   logprobsAfterPenalties: boolean;
   tokenize(text: string): Promise<readonly number[] | undefined>;
+  /** Version of the weights as the server states it, where it does. */
+  statedVersion?(): Promise<string | undefined>;
 }
 
 export interface Expected {

@@ -1,6 +1,9 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { startStandIn } from '../../test/stand-ins/start.ts';
+import { rollcall } from './engines/rollcall.ts';
+import { sglang } from './engines/sglang.ts';
+import { vllm } from './engines/vllm.ts';
 import { type LaunchCommand, launchCommands, startServers } from './launch.ts';
 import { isPortTaken } from './port.ts';
 import { SglangServer } from './sglang.ts';
@@ -20,7 +23,7 @@ afterAll(async () => {
 });
 
 test('each replica gets its port and its share of the visible GPUs', () => {
-  const commands = launchCommands({ ...OPTIONS, engine: 'sglang' }, { CUDA_VISIBLE_DEVICES: '4,5,6,7' });
+  const commands = launchCommands(sglang, OPTIONS, { CUDA_VISIBLE_DEVICES: '4,5,6,7' });
   expect(commands.map(({ url, environment }) => [url, environment])).toEqual([
     ['http://127.0.0.1:30100', { CUDA_VISIBLE_DEVICES: '4,5' }],
     ['http://127.0.0.1:30101', { CUDA_VISIBLE_DEVICES: '6,7' }],
@@ -32,7 +35,7 @@ test('each replica gets its port and its share of the visible GPUs', () => {
 });
 
 test('vLLM is started with the endpoints and the log-probs that a run needs', () => {
-  const [command] = launchCommands({ ...OPTIONS, engine: 'vllm' }, {});
+  const [command] = launchCommands(vllm, OPTIONS, {});
   expect([command!.program, ...command!.arguments].join(' ')).toBe(
     'vllm serve /models/m --host 127.0.0.1 --port 30100 --tensor-parallel-size 2 --gpu-memory-utilization 0.6 ' +
       '--logprobs-mode processed_logprobs --generation-config vllm --enable-sleep-mode --uvicorn-log-level warning',
@@ -45,7 +48,7 @@ test('vLLM is started with the endpoints and the log-probs that a run needs', ()
 });
 
 test('rollcall serve takes the next ports, and no GPU', () => {
-  const commands = launchCommands({ ...OPTIONS, engine: 'rollcall' }, { CUDA_VISIBLE_DEVICES: '' });
+  const commands = launchCommands(rollcall, OPTIONS, { CUDA_VISIBLE_DEVICES: '' });
   expect(commands.map(({ url }) => url)).toEqual(['http://127.0.0.1:30100', 'http://127.0.0.1:30101']);
   expect(commands[1]!.arguments.join(' ')).toMatch(
     /bin\/rollcall\.js serve --model \/models\/m --port 30101 --threads [1-9]\d*$/,
@@ -53,7 +56,7 @@ test('rollcall serve takes the next ports, and no GPU', () => {
 });
 
 test('too few GPUs are refused with both counts', () => {
-  const launch = () => launchCommands({ ...OPTIONS, engine: 'sglang' }, { CUDA_VISIBLE_DEVICES: '0,1,2' });
+  const launch = () => launchCommands(sglang, OPTIONS, { CUDA_VISIBLE_DEVICES: '0,1,2' });
   expect(launch).toThrow('2 servers of 2 GPUs need 4; visible are 3 (0,1,2)');
 });
 

@@ -1,17 +1,13 @@
 /** Servers that a run starts itself, one process a replica, and stops when it ends. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { ConfigError, EngineError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import type { Engine } from './engine.ts';
 import { isPortTaken, portOwner } from './port.ts';
 
 export interface LaunchOptions {
-  /** `rollcall` is `rollcall serve`: the embedded engine, which uses no GPU. */
-  readonly engine: 'sglang' | 'vllm' | 'rollcall';
   readonly model: string;
   /** The first server's; each further one takes the next. */
   readonly portStart: number;
@@ -32,99 +28,40 @@ export interface LaunchCommand {
   readonly url: string;
 }
 
-/** One command line per replica, with the visible GPUs divided among them. */
+/** One command line per replica, with the visible GPUs divided among them where they run on GPUs. */
 export function launchCommands(
+  { name, launch }: Pick<Engine, 'name' | 'launch'>,
   options: LaunchOptions,
   environment: Readonly<Record<string, string | undefined>>,
 ): LaunchCommand[] {
-  const { replicas, tensorParallel, portStart } = options;
-  if (options.engine === 'rollcall') {
-    return Array.from({ length: replicas }, (_, replica) => serveCommand(options, portStart + replica));
-  }
-  const needed = replicas * tensorParallel;
-  const named = environment['CUDA_VISIBLE_DEVICES'];
-  const visible =
-    options.gpus ??
-    named?.split(',').filter(Boolean) ??
-    Array.from({ length: needed }, (_, gpu) => String(gpu));
-  if (visible.length < needed) {
-    throw new ConfigError(
-      `${replicas} servers of ${tensorParallel} GPUs need ${needed}; visible are ${visible.length} (${visible.join(',') || 'none'})`,
-    );
-  }
-  return Array.from({ length: replicas }, (_, replica) => {
-    const port = portStart + replica;
-    const gpus = visible.slice(replica * tensorParallel, (replica + 1) * tensorParallel).join(',');
-    const command = options.engine === 'sglang' ? sglangCommand(options, port) : vllmCommand(options, port);
+  if (!launch) throw new ConfigError(`servers of ${name} cannot be started here; give urls of running ones`);
+  const gpusOf = launch.onGpus ? divideGpus(options, environment) : undefined;
+  return Array.from({ length: options.replicas }, (_, replica) => {
+    const port = options.portStart + replica;
+    const command = launch.command(options, port);
+    const gpus = gpusOf && { CUDA_VISIBLE_DEVICES: gpusOf(replica) };
     return {
       ...command,
-      environment: { ...command.environment, CUDA_VISIBLE_DEVICES: gpus },
+      environment: { ...command.environment, ...gpus },
       url: `http://127.0.0.1:${port}`,
     };
   });
 }
 
-/** The threads of this machine are divided among the replicas. */
-function serveCommand({ model, replicas }: LaunchOptions, port: number): LaunchCommand {
-  const threads = Math.max(1, Math.floor(availableParallelism() / replicas));
-  const flags = ['serve', '--model', model, '--port', String(port), '--threads', String(threads)];
-  return {
-    program: process.execPath,
-    arguments: [ownProgram(), ...flags],
-    environment: {},
-    url: `http://127.0.0.1:${port}`,
-  };
-}
-
-/** bin/rollcall.js: two folders above this file in the source, three above it in dist/. */
-function ownProgram(): string {
-  const near = new URL('../../bin/rollcall.js', import.meta.url);
-  return fileURLToPath(existsSync(near) ? near : new URL('../../../bin/rollcall.js', import.meta.url));
-}
-
-function sglangCommand({ model, tensorParallel, memoryShare, logLevel }: LaunchOptions, port: number) {
-  const flags = ['--model-path', model, '--host', '127.0.0.1', '--port', String(port)];
-  const shape = ['--tp', String(tensorParallel), '--mem-fraction-static', String(memoryShare)];
-  return {
-    program: 'python3',
-    arguments: [
-      '-m',
-      'sglang.launch_server',
-      ...flags,
-      ...shape,
-      '--log-level',
-      logLevel,
-      '--enable-memory-saver',
-    ],
-    environment: {},
-  };
-}
-
-/** Log-probs after temperature, no sampling defaults of the model's own, and the endpoints that a run needs. */
-function vllmCommand({ model, tensorParallel, memoryShare, logLevel }: LaunchOptions, port: number) {
-  const flags = ['serve', model, '--host', '127.0.0.1', '--port', String(port)];
-  const shape = [
-    '--tensor-parallel-size',
-    String(tensorParallel),
-    '--gpu-memory-utilization',
-    String(memoryShare),
-  ];
-  const exact = [
-    '--logprobs-mode',
-    'processed_logprobs',
-    '--generation-config',
-    'vllm',
-    '--enable-sleep-mode',
-  ];
-  return {
-    program: 'vllm',
-    arguments: [...flags, ...shape, ...exact, '--uvicorn-log-level', logLevel],
-    environment: {
-      VLLM_SERVER_DEV_MODE: '1',
-      VLLM_ALLOW_RUNTIME_LORA_UPDATING: '1',
-      VLLM_LOGGING_LEVEL: logLevel.toUpperCase(),
-    },
-  };
+function divideGpus(
+  { replicas, tensorParallel, gpus }: LaunchOptions,
+  environment: Readonly<Record<string, string | undefined>>,
+): (replica: number) => string {
+  const needed = replicas * tensorParallel;
+  const named = environment['CUDA_VISIBLE_DEVICES'];
+  const visible =
+    gpus ?? named?.split(',').filter(Boolean) ?? Array.from({ length: needed }, (_, gpu) => String(gpu));
+  if (visible.length < needed) {
+    throw new ConfigError(
+      `${replicas} servers of ${tensorParallel} GPUs need ${needed}; visible are ${visible.length} (${visible.join(',') || 'none'})`,
+    );
+  }
+  return (replica) => visible.slice(replica * tensorParallel, (replica + 1) * tensorParallel).join(',');
 }
 
 export interface Launched {

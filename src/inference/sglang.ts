@@ -3,7 +3,8 @@ import { ConfigError, EngineError } from '../errors.ts';
 import type { ImageRef } from '../types.ts';
 import { dataUri } from './data-uri.ts';
 import { Door } from './door.ts';
-import { type CallOptions, HttpClient, type HttpOptions, HttpStatusError } from './http/client.ts';
+import type { HttpServerOptions } from './engine.ts';
+import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
 import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
@@ -19,18 +20,6 @@ import type {
 import { sglangLoad } from './server-load.ts';
 import { type Chunk, readReply, replyOfChunk, type SglangReply, type TokenLogprob } from './sglang-reply.ts';
 import { generateCall } from './sglang-request.ts';
-
-export interface HttpServerOptions extends HttpOptions {
-  readonly url: string;
-  /** Version of the weights the server runs with now. */
-  readonly version?: number;
-  /** Where the server does not say. */
-  readonly contextTokens?: number;
-  /** The bytes of an image, for models that see. */
-  readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
-  /** Loading large weights takes minutes. */
-  readonly updateTimeoutMs?: number;
-}
 
 interface ModelInfo {
   readonly model_path: string;
@@ -119,6 +108,11 @@ export class SglangServer implements InferenceServer {
       signal?.throwIfAborted();
       return false;
     }
+  }
+
+  /** Version of the weights as the server states it. */
+  async statedVersion(): Promise<string | undefined> {
+    return (await this.#modelInfo()).weight_version ?? undefined;
   }
 
   load(signal?: AbortSignal): Promise<ServerLoad | undefined> {

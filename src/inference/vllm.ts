@@ -5,6 +5,7 @@
 import { ConfigError, EngineError } from '../errors.ts';
 import { dataUri } from './data-uri.ts';
 import { Door } from './door.ts';
+import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
 import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
 import { jsonWithIds } from './ids-json.ts';
@@ -19,7 +20,6 @@ import type {
   WeightUpdate,
 } from './server.ts';
 import { vllmLoad } from './server-load.ts';
-import type { HttpServerOptions } from './sglang.ts';
 import { joined, logprobsOf, type PromptLogprobs, type Reply } from './vllm-reply.ts';
 import { samplingOf } from './vllm-sampling.ts';
 
@@ -90,6 +90,13 @@ export class VllmServer implements InferenceServer {
       signal?.throwIfAborted();
       return false;
     }
+  }
+
+  /** Version of the weights as the server states it; older ones do not. */
+  async statedVersion(): Promise<string | undefined> {
+    const { status, text } = await this.#http.call('/weight_info', { method: 'GET' });
+    if (status !== 200) return undefined;
+    return this.#http.parse<{ weight_version?: string }>('/weight_info', text).weight_version;
   }
 
   load(signal?: AbortSignal): Promise<ServerLoad | undefined> {

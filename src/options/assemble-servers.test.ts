@@ -25,5 +25,5 @@ test('rollcall serve is started as SGLang is, and says which settings are for GP
     (line) => said.push(line),
   );
   expect([name, sendsFirst]).toEqual(['rollcall', true]);
-  expect(said).toEqual(['servers.tensorParallel: nothing to do: rollcall serve uses no GPU']);
+  expect(said).toEqual(['servers.tensorParallel: without effect on servers of rollcall']);
 });

@@ -14,6 +14,7 @@ import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleAlgorithm } from './assemble-algorithm.ts';
 import { assembleServers } from './assemble-servers.ts';
 import type { DescribedRun } from './settings.ts';
+import { assembleTrainer } from './trainers.ts';
 
 export interface AssembledRun {
   readonly options: TrainOptions<TaskRow>;
@@ -81,6 +82,7 @@ export async function assembleRun(
       chat,
       trackers,
       servers: assembleServers(run.servers, warn),
+      trainer: assembleTrainer(run.trainer),
     };
     return { options, close };
   } catch (error) {

@@ -1,4 +1,5 @@
 import { expandHome } from '../dataset/open.ts';
+import { trackerNamed } from '../watch/trackers/by-name.ts';
 import type { DescribedRun } from './settings.ts';
 
 /** What a run needs from outside and does not find: told by --dry-run, an error in train. */
@@ -37,10 +38,13 @@ export function findMissing(
   if (servers.mode === 'server' && servers.urls.length === 0) {
     missing.push('servers.urls: mode server needs the addresses of running servers');
   }
-  const online = (environment['WANDB_MODE'] ?? 'online') === 'online';
-  if (loggers.includes('wandb') && online) variable('WANDB_API_KEY', 'loggers: wandb');
-  if (loggers.includes('mlflow')) variable('MLFLOW_TRACKING_URI', 'loggers: mlflow');
-  if (trace.backend === 'weave') variable('WANDB_API_KEY', 'trace.backend: weave');
-  if (trace.backend === 'mlflow') variable('MLFLOW_TRACKING_URI', 'trace.backend: mlflow');
+  const trackers = (names: readonly string[], what: string) => {
+    for (const name of names) {
+      const needed = trackerNamed(name)?.needs?.(environment) ?? [];
+      for (const one of needed) variable(one, `${what}: ${name}`);
+    }
+  };
+  trackers(loggers, 'loggers');
+  trackers(trace.backend === null ? [] : [trace.backend], 'trace.backend');
   return missing;
 }

@@ -5,18 +5,18 @@ import { ConfigError, EngineError } from '../errors.ts';
 import type { GatewayOptions } from '../gateway/gateway.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { type CheckedServer, checkServer } from '../inference/check-server.ts';
+import type { Engine, HttpServerOptions } from '../inference/engine.ts';
+import { engineNamed } from '../inference/engines.ts';
 import { type Launched, type LaunchOptions, launchCommands, startServers } from '../inference/launch.ts';
-import { type HttpServerOptions, SglangServer } from '../inference/sglang.ts';
-import { VllmServer } from '../inference/vllm.ts';
 import { realClock, sleep } from '../lib/clock.ts';
 
 export interface ServersOptions {
   /** Servers that run, such as `http://gpu-1:30000`; one per replica. */
   readonly urls?: readonly string[];
   /** Servers to start here, instead of `urls`, and to stop when the run ends. */
-  readonly launch?: Partial<Omit<LaunchOptions, 'engine' | 'model'>>;
-  /** `rollcall` is `rollcall serve`, which speaks SGLang's protocol. */
-  readonly engine: 'sglang' | 'vllm' | 'rollcall';
+  readonly launch?: Partial<Omit<LaunchOptions, 'model'>>;
+  /** `rollcall` (that is `rollcall serve`), `sglang`, `vllm`, or an engine of yours. */
+  readonly engine: string | Engine;
   /** A folder that this process and all servers see under the same path; default a temporary one of this machine. */
   readonly weightsDirectory?: string;
   /** `adapter`: servers get the low-rank matrices only, from a trainer that was opened with `lora`. */
@@ -37,7 +37,9 @@ const POLL_MS = 500;
 
 /** `train({ servers: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })` */
 export function servers(options: ServersOptions): ServerFactory {
-  const { urls = [], engine, launch, weightsDirectory, send = 'weights' } = options;
+  const { urls = [], launch, weightsDirectory, send = 'weights', startSeconds = 300 } = options;
+  const timeoutMs = 1000 * (options.timeoutSeconds ?? 60);
+  const engine = typeof options.engine === 'string' ? engineNamed(options.engine, 'engine') : options.engine;
   if (launch && urls.length > 0)
     throw new ConfigError('urls and launch are both given; servers run or are started');
   if (!launch && urls.length === 0)
@@ -46,23 +48,27 @@ export function servers(options: ServersOptions): ServerFactory {
   if (twice !== undefined) throw new ConfigError(`urls names ${twice} twice`);
   const log = options.log ?? ((line) => process.stderr.write(`${line}\n`));
   return {
-    name: engine,
+    name: engine.name,
     sendsFirst: true,
     gateway: { whileUpdating: 'wait', log, ...options.gateway },
     disk: { send, ...(weightsDirectory === undefined ? {} : { directory: weightsDirectory }) },
     open: async (model, files = {}) => {
-      const given = { ...options, http: { ...files, ...options.http } };
+      const connect = (url: string) => engine.connect({ ...files, ...options.http, url, timeoutMs });
       const { tokenizer } = await loadModelFiles(model);
       const ids = tokenizer.encode(CHECK_TEXT);
       const expected = { text: CHECK_TEXT, ids, vocabulary: tokenizer.vocabularySize };
-      const launched = launch ? await start(launch, model, options) : [];
+      const start = (given: NonNullable<ServersOptions['launch']>) =>
+        startServers(launchCommands(engine, { ...LAUNCH, ...given, model: resolve(model) }, process.env), {
+          startSeconds,
+          ready: (url) => isReady(connect(url)),
+        });
       const opened = launch
-        ? launched.map((server) => closingBoth(openAdapter(server.url, given), server))
-        : urls.map((url) => openAdapter(url, given));
+        ? (await start(launch)).map((started) => closingBoth(connect(started.url), started))
+        : urls.map(connect);
       try {
         await Promise.all(
           opened.map(async (server) => {
-            await untilReady(server, options.startSeconds ?? 300);
+            await untilReady(server, startSeconds);
             await checkServer(server, expected);
           }),
         );
@@ -83,24 +89,6 @@ const LAUNCH = {
   logLevel: 'warning',
 } as const;
 
-async function start(
-  launch: NonNullable<ServersOptions['launch']>,
-  model: string,
-  options: ServersOptions,
-): Promise<Launched[]> {
-  const { engine, startSeconds = 300 } = options;
-  const ready = async (url: string) => {
-    const server = openAdapter(url, options);
-    try {
-      return await server.ready();
-    } finally {
-      await server.close();
-    }
-  };
-  const commands = launchCommands({ ...LAUNCH, ...launch, engine, model: resolve(model) }, process.env);
-  return startServers(commands, { startSeconds, ready });
-}
-
 /** The adapter of a server started here ends it when it is closed. */
 function closingBoth(server: CheckedServer, started: Launched): CheckedServer {
   const close = server.close.bind(server);
@@ -111,9 +99,13 @@ function closingBoth(server: CheckedServer, started: Launched): CheckedServer {
   return server;
 }
 
-function openAdapter(url: string, { engine, http, timeoutSeconds = 60 }: ServersOptions): CheckedServer {
-  const given = { ...http, url, timeoutMs: timeoutSeconds * 1000 };
-  return engine === 'vllm' ? new VllmServer(given) : new SglangServer(given);
+/** Closed again at once: the server may not be there yet. */
+async function isReady(server: CheckedServer): Promise<boolean> {
+  try {
+    return await server.ready();
+  } finally {
+    await server.close();
+  }
 }
 
 async function untilReady(server: CheckedServer, seconds: number): Promise<void> {

@@ -1,6 +1,8 @@
 import type { PlainOptions } from '../options.ts';
 import { SHAPING } from '../reward/shaping.ts';
+import { TRACE_NAMES } from '../watch/trackers/by-name.ts';
 import { ALGORITHM_NAMES, LOSS_NAMES } from './algorithm-names.ts';
+import { SERVERS_ENGINES } from './engines.ts';
 import {
   atLeast,
   boolean,
@@ -17,6 +19,7 @@ import {
   texts,
   wholeFrom,
 } from './setting.ts';
+import { TRAINER_NAMES } from './trainers.ts';
 
 /**
  * What a run file written as data can say about the parts of a run: the model, the data, the algorithm, the agent and
@@ -350,7 +353,7 @@ export const SETTINGS = {
   servers: {
     engine: setting(
       'embedded',
-      oneOf('embedded', 'rollcall', 'sglang', 'vllm'),
+      oneOf(...SERVERS_ENGINES),
       'Runs without anything else; rollcall is the same engine in processes of its own (rollcall serve).',
     ),
     mode: setting(
@@ -383,11 +386,19 @@ export const SETTINGS = {
       'Requests per server follow the load it reports; off, because engines queue for themselves.',
     ),
   },
+  trainer: {
+    name: setting('embedded', oneOf(...TRAINER_NAMES), 'Trains on this machine, without anything else.'),
+    options: setting<Readonly<Record<string, unknown>>>(
+      {},
+      record,
+      'As the trainer of that name takes them; the embedded one: threads, lora, recompute.',
+    ),
+  },
   loggers: setting<readonly string[]>(['console'], texts, 'metrics.jsonl is always written.'),
   trace: {
     backend: setting(
       null as string | null,
-      maybe(oneOf('mlflow', 'weave', 'otlp')),
+      maybe(oneOf(...TRACE_NAMES)),
       'Traces always go to the run directory.',
     ),
     text: setting(false, boolean, 'Token ids alone are smaller.'),

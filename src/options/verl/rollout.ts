@@ -1,4 +1,5 @@
 import { ConfigError } from '../../errors.ts';
+import { ENGINES } from '../../inference/engines.ts';
 import { always, elsewhere, means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
 import { orNoLimit, SERVER_BUSINESS } from './words.ts';
 
@@ -19,7 +20,12 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   word(
     'actor_rollout_ref.rollout.name',
     'servers.engine',
-    { sglang: 'sglang', sglang_async: 'sglang', vllm: 'vllm', vllm_async: 'vllm', embedded: 'embedded' },
+    {
+      ...Object.fromEntries(
+        ENGINES.flatMap(({ name, verlNames = [] }) => verlNames.map((verl) => [verl, name])),
+      ),
+      embedded: 'embedded',
+    },
     { seeds: '000 004', note: 'embedded is ours: this machine, no server' },
   ),
   means(

@@ -37,7 +37,7 @@ test('what cannot be is refused with what can', () => {
     /loggers has "swanlab"; use some of console, file, tensorboard/,
   );
   expect(() => names({ trace: { backend: 'trackio', text: false, samplesPerStep: null } })).toThrow(
-    /trace\.backend is "trackio"; use one of mlflow, weave, otlp/,
+    /trace\.backend is "trackio"; use one of mlflow, wandb, weave, otlp/,
   );
   expect(() =>
     names({ loggers: ['mlflow'], environment: { MLFLOW_TRACKING_URI: 'sqlite:///mlflow.db' } }),

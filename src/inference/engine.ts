@@ -1,0 +1,36 @@
+/** An engine that serves over HTTP: how a run talks to its servers, and how it starts them. */
+
+import type { ImageRef } from '../types.ts';
+import type { CheckedServer } from './check-server.ts';
+import type { HttpOptions } from './http/client.ts';
+import type { LaunchCommand, LaunchOptions } from './launch.ts';
+
+export interface Engine {
+  readonly name: string;
+  /** The client of a server that runs. */
+  connect(options: HttpServerOptions): CheckedServer;
+  /** How a server is started; absent where this machine cannot start one. */
+  readonly launch?: LaunchRecipe;
+  /** What verl calls it in `actor_rollout_ref.rollout.name`. */
+  readonly verlNames?: readonly string[];
+}
+
+export interface HttpServerOptions extends HttpOptions {
+  readonly url: string;
+  /** Version of the weights the server runs with now. */
+  readonly version?: number;
+  /** Where the server does not say. */
+  readonly contextTokens?: number;
+  /** The bytes of an image, for models that see. */
+  readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
+  /** Loading large weights takes minutes. */
+  readonly updateTimeoutMs?: number;
+}
+
+export interface LaunchRecipe {
+  /** Whether servers run on GPUs, which are then divided among them. */
+  readonly onGpus: boolean;
+  /** Settings that it does not read. */
+  readonly ignores?: readonly (keyof LaunchOptions)[];
+  command(options: LaunchOptions, port: number): Omit<LaunchCommand, 'url'>;
+}

@@ -1,0 +1,17 @@
+import { embedded } from '../engine/embedded.ts';
+import type { ServerFactory } from '../gateway/server-factory.ts';
+import { ENGINE_NAMES } from '../inference/engines.ts';
+
+/** An engine that needs no server: it runs in this process. */
+interface LocalEngine {
+  open(options: { readonly replicas: number }): ServerFactory;
+  /** The engine that it is where it runs at URLs. */
+  readonly servedAs: string;
+}
+
+export const LOCAL_ENGINES: Readonly<Record<string, LocalEngine>> = {
+  embedded: { open: ({ replicas }) => embedded({ replicas }).servers, servedAs: 'rollcall' },
+};
+
+/** Every value of `servers.engine`. */
+export const SERVERS_ENGINES: readonly string[] = [...Object.keys(LOCAL_ENGINES), ...ENGINE_NAMES];

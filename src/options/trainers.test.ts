@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { assembleTrainer } from './trainers.ts';
+
+test('a trainer is made by its name, with its own options', () => {
+  const options = { threads: 2, lora: { rank: 8, alpha: 16, targets: ['q_proj'] } };
+  expect(assembleTrainer({ name: 'embedded', options }).name).toBe('embedded');
+});
+
+test('an unknown trainer, and an option that it does not have, are refused by name', () => {
+  expect(() => assembleTrainer({ name: 'megatron', options: {} })).toThrow(
+    'trainer.name is "megatron"; use one of embedded',
+  );
+  expect(() => assembleTrainer({ name: 'embedded', options: { thread: 2 } })).toThrow(
+    /^trainer\.options: .*"thread"/,
+  );
+  expect(() => assembleTrainer({ name: 'embedded', options: { lora: { rank: 0, alpha: 1 } } })).toThrow(
+    /^trainer\.options\.lora\.rank: /,
+  );
+});
