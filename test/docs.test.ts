@@ -7,22 +7,27 @@ const pages = ['README.md', 'CONTRIBUTING.md', ...readdirSync('docs').map((name)
   (path) => path.endsWith('.md'),
 );
 
-/** The TypeScript fences of a page, in order, are one module; lines stay those of the page. */
-function moduleOf(page: string): [string, string] {
-  const text = readFileSync(page, 'utf8');
+/**
+ * The TypeScript fences of a page, in order, are one module; those of the README are whole files, a module each. Lines
+ * stay those of the page.
+ */
+function modulesOf(page: string): [string, string][] {
+  const modules: string[][] = [[]];
   let inside = false;
-  const code = text.split('\n').map((line) => {
-    if (line.startsWith('```')) {
-      inside = line === '```ts';
-      return '';
-    }
-    return inside ? line : '';
-  });
-  return [resolve('docs', `${page.replaceAll('/', '-')}.ts`), `${code.join('\n')}\nexport {};\n`];
+  for (const [at, line] of readFileSync(page, 'utf8').split('\n').entries()) {
+    const isFence = line.startsWith('```');
+    if (isFence) inside = line === '```ts';
+    if (isFence && inside && page === 'README.md') modules.push(Array.from({ length: at }, () => ''));
+    modules.at(-1)!.push(inside && !isFence ? line : '');
+  }
+  return modules.map((lines, at) => [
+    resolve('docs', `${page.replaceAll('/', '-')}${at || ''}.ts`),
+    `${lines.join('\n')}\nexport {};\n`,
+  ]);
 }
 
 test('the code in the docs compiles', () => {
-  const modules = new Map(pages.map(moduleOf));
+  const modules = new Map(pages.flatMap(modulesOf));
   const { config } = ts.readConfigFile('tsconfig.json', ts.sys.readFile);
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, '.');
   const host = ts.createCompilerHost(options);
@@ -52,7 +57,7 @@ describe('links between pages', () => {
   });
 });
 
-test('the example in the README is the example that is run', () => {
-  const example = readFileSync('examples/calculator/train.ts', 'utf8').trimEnd();
+test.each(['calculator', 'loop'])('the example %s in the README is the example that is run', (name) => {
+  const example = readFileSync(`examples/${name}/train.ts`, 'utf8').trimEnd();
   expect(readFileSync('README.md', 'utf8')).toContain(`\`\`\`ts\n${example}\n\`\`\``);
 });

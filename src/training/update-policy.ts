@@ -58,17 +58,51 @@ export interface UpdateOptions {
   readonly criticAdam?: AdamOptions;
   readonly batch: Batch;
   readonly algorithm: Algorithm;
-  readonly optimizer: OptimizerOptions;
-  /** At which the batch was sampled. */
-  readonly temperature: number;
+  /** What is absent is as in `train`. */
+  readonly optimizer?: Partial<Omit<OptimizerOptions, 'adam'>> & { readonly adam?: Partial<AdamOptions> };
+  /** The temperature at which the batch was sampled; default 1. */
+  readonly temperature?: number;
   /** The run's limit; Dr. GRPO divides by it unless its divisor is given. */
   readonly tokensPerTrajectory?: number;
-  /** For shuffling and clip-cov's choice; a hash of (run seed, step). */
-  readonly seed: number;
+  /** For shuffling and clip-cov's choice: a hash of run seed and step; default the batch's step. */
+  readonly seed?: number;
   readonly state?: UpdateState;
   readonly guard?: GuardOptions;
   readonly signal?: AbortSignal;
   onProgress?(progress: UpdateProgress): void;
+}
+
+/** The options with every default filled in. */
+export type ResolvedUpdate = Omit<UpdateOptions, 'optimizer' | 'temperature' | 'seed'> & {
+  readonly optimizer: OptimizerOptions;
+  readonly temperature: number;
+  readonly seed: number;
+};
+
+const ADAM: AdamOptions = {
+  learningRate: 1e-6,
+  beta1: 0.9,
+  beta2: 0.999,
+  epsilon: 1e-8,
+  weightDecay: 0.01,
+  clipNorm: 1,
+};
+
+export function resolveUpdate({
+  optimizer = {},
+  temperature = 1,
+  seed,
+  ...rest
+}: UpdateOptions): ResolvedUpdate {
+  const { adam, miniBatches = 1, epochs = 1, tokensPerMicroBatch = 16_384 } = optimizer;
+  const { balance = true, shuffle = true } = optimizer;
+  const passes = { miniBatches, epochs, tokensPerMicroBatch, balance, shuffle };
+  return {
+    ...rest,
+    optimizer: { adam: { ...ADAM, ...adam }, ...passes },
+    temperature,
+    seed: seed ?? rest.batch.step,
+  };
 }
 
 export interface GuardOptions {
@@ -111,7 +145,8 @@ export interface UpdateResult {
  * One batch, used up: old log-probs, reference, values, off-policy correction, advantages, critic, policy. The order
  * is verl's. What is not finite on the way is named and set aside, and the update is left out or the run stopped.
  */
-export async function updatePolicy(options: UpdateOptions): Promise<UpdateResult> {
+export async function updatePolicy(given: UpdateOptions): Promise<UpdateResult> {
+  const options = resolveUpdate(given);
   const { batch, guard = { onNonFinite: 'stop' } } = options;
   const state = options.state ?? { watched: {} };
   try {
@@ -133,7 +168,7 @@ export async function updatePolicy(options: UpdateOptions): Promise<UpdateResult
 
 /** Sets the batch aside; then throws, or says what was skipped. */
 async function skipOrStop(
-  options: UpdateOptions,
+  options: ResolvedUpdate,
   error: NonFiniteError,
 ): Promise<NonNullable<UpdateResult['skipped']>> {
   const { directory, onNonFinite } = options.guard ?? { onNonFinite: 'stop' };
@@ -146,7 +181,7 @@ async function skipOrStop(
   return { reason, weightsBroken: error.weightsBroken, ...(file === undefined ? {} : { file }) };
 }
 
-async function update(options: UpdateOptions, state: UpdateState): Promise<UpdateResult> {
+async function update(options: ResolvedUpdate, state: UpdateState): Promise<UpdateResult> {
   const { trainer, batch, algorithm, optimizer, seed, tokensPerTrajectory } = options;
   const context: PassContext = {
     batch,
@@ -335,7 +370,7 @@ async function update(options: UpdateOptions, state: UpdateState): Promise<Updat
  * update with nothing that looks at them first: there the update's own forward pass is the old policy.
  */
 async function scoreOld(
-  { trainer, algorithm, optimizer }: UpdateOptions,
+  { trainer, algorithm, optimizer }: ResolvedUpdate,
   members: readonly GroupedSequence[],
   context: PassContext,
   onRows: (rows: number) => void,
@@ -420,7 +455,7 @@ function tokenRecord(
   };
 }
 
-function progressReporter({ onProgress, optimizer, algorithm }: UpdateOptions, rows: number) {
+function progressReporter({ onProgress, optimizer, algorithm }: ResolvedUpdate, rows: number) {
   return (phase: UpdateProgress['phase']) => {
     let done = 0;
     const passes = { critic: algorithm.critic?.epochs ?? optimizer.epochs, actor: optimizer.epochs };
