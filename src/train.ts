@@ -4,6 +4,7 @@ import { rollout } from './rollout.ts';
 import { openRun } from './run/open-run.ts';
 import type { Run, StepReport } from './run.ts';
 import { createBatch } from './training/batch.ts';
+import { openAdvantage } from './training/parts.ts';
 import type { Group } from './types.ts';
 import type { SourceEvaluation } from './watch/evaluation.ts';
 
@@ -45,13 +46,13 @@ export async function* train<T extends object>(
   }
 }
 
-/** ReMax compares with one greedy attempt at each task. */
+/** Some algorithms compare with one greedy attempt at each task. */
 async function greedyRewards<T extends object>(
   run: Run<T>,
   groups: readonly Group<T>[],
   step: number,
 ): Promise<(number | undefined)[] | undefined> {
-  if (run.algorithm.advantage.kind !== 'remax') return undefined;
+  if (!openAdvantage(run.algorithm.advantage).needs.greedyAttempt) return undefined;
   const options = run.rolloutOptions(step);
   const tasks = new Map(groups.map(({ taskIndex, task }) => [taskIndex, { index: taskIndex, task }]));
   const greedy = await rollout({

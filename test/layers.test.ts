@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { posix } from 'node:path';
 import { expect, test } from 'vitest';
+import { ALGORITHMS } from '../src/training/parts.ts';
 
 const GROUND = ['errors', 'types', 'lib']; // anyone may import these
 const SERVICES = 'services'; // shared by stages; imports only ground
@@ -57,14 +58,33 @@ function violations(files: ReadonlyMap<string, string>): string[] {
   return wrong;
 }
 
-test('values of one stage meet another only in the spine', () => {
-  const files = new Map(
+const sources = () =>
+  new Map(
     readdirSync('src', { recursive: true, encoding: 'utf8' })
       .map((file) => file.replaceAll('\\', '/'))
       .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
       .map((file) => [file, readFileSync(`src/${file}`, 'utf8')]),
   );
-  expect(violations(files)).toEqual([]);
+
+test('values of one stage meet another only in the spine', () => {
+  expect(violations(sources())).toEqual([]);
+});
+
+/** An algorithm is named in its file and in verl's words; the loop asks what it needs. */
+function namedAlgorithms(files: ReadonlyMap<string, string>): string[] {
+  const names = ALGORITHMS.flatMap(({ definition: { name, advantage, loss } }) => [
+    name,
+    advantage.kind,
+    loss.kind,
+  ]);
+  const quoted = new RegExp(`'(${names.map((name) => name.replaceAll('+', '[+]')).join('|')})'`, 'g');
+  return [...files]
+    .filter(([file]) => !/^training\/|(^|\/)verl\//.test(file))
+    .flatMap(([file, source]) => [...source.matchAll(quoted)].map(([name]) => `${file} names ${name}`));
+}
+
+test('no algorithm is named outside training', () => {
+  expect(namedAlgorithms(sources())).toEqual([]);
 });
 
 test('the rule names an offender', () => {
@@ -92,4 +112,13 @@ test("no code compares with an engine's name", () => {
     .filter((file) => compared.test(readFileSync(`src/${file}`, 'utf8')));
   expect(offenders).toEqual([]);
   expect(compared.test("engine === 'vllm' ? one : other")).toBe(true);
+});
+
+test('the rule about algorithms names an offender', () => {
+  const files = new Map([
+    ['train.ts', `if (run.algorithm.advantage.kind === 'remax') await greedy();`],
+    ['run/open.ts', `const name = 'reinforce++';`],
+    ['training/algorithms/remax.ts', `name: 'remax'`],
+  ]);
+  expect(namedAlgorithms(files)).toEqual(["train.ts names 'remax'", "run/open.ts names 'reinforce++'"]);
 });

@@ -3,7 +3,7 @@ import pc from 'picocolors';
 import { resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import type { Algorithm } from '../training/algorithm.ts';
-import { grpo } from '../training/algorithms.ts';
+import { USUAL } from '../training/algorithm-settings.ts';
 import { createBatch } from '../training/batch.ts';
 import { assignCredit } from '../training/credit.ts';
 import type { Group, Scored } from '../types.ts';
@@ -47,7 +47,7 @@ async function preview(config: string, { task, attempts }: PreviewFlags): Promis
       name: 'preview',
       stopOnAgentFailure: true,
     });
-    const algorithm = options.algorithm ?? grpo();
+    const algorithm = options.algorithm ?? USUAL();
     const advantages = advantagesOf(group!, algorithm);
     console.log(LEGEND);
     for (const [number, scored] of group!.attempts.entries()) {

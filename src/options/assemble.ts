@@ -9,9 +9,9 @@ import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
 import { type ChatOverrides, OPTIONS, type TrainOptions } from '../options.ts';
 import { openDescribedRewards } from '../reward/described-rewards.ts';
+import { describedAlgorithm } from '../training/described-algorithm.ts';
 import type { Message, ToolSchema } from '../types.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
-import { assembleAlgorithm } from './assemble-algorithm.ts';
 import { assembleServers } from './assemble-servers.ts';
 import type { DescribedRun } from './settings.ts';
 import { assembleTrainer } from './trainers.ts';
@@ -75,7 +75,7 @@ export async function assembleRun(
       order: orderOf(run.order),
       agent: agent.agent,
       rewards: scored.rewards,
-      algorithm: assembleAlgorithm(run.algorithm, {
+      algorithm: describedAlgorithm(run.algorithm, {
         tokensPerTrajectory: run.limits.tokensPerTrajectory,
         warn,
       }),

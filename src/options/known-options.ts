@@ -1,3 +1,5 @@
+import { z } from 'zod';
+import * as schemas from '../lib/setting.ts';
 import { OPTIONS } from '../options.ts';
 import { isSetting, type Setting } from './setting.ts';
 import { SETTINGS } from './settings.ts';
@@ -9,9 +11,13 @@ export const KNOWN_OPTIONS: ReadonlyMap<string, Setting<unknown>> = new Map([
 ]);
 
 function entriesOf(table: object, prefix: string): [string, Setting<unknown>][] {
-  return Object.entries(table).flatMap(([name, entry]: [string, object]) =>
-    isSetting(entry) ? [[prefix + name, entry]] : entriesOf(entry, `${prefix}${name}.`),
-  );
+  return Object.entries(table).flatMap(([name, entry]: [string, object]): [string, Setting<unknown>][] => {
+    if (entry instanceof z.ZodDefault) {
+      const check = (value: unknown) => schemas.wrongWith(entry, value);
+      return [[prefix + name, { default: schemas.usualOf(entry), reason: schemas.reasonOf(entry), check }]];
+    }
+    return isSetting(entry) ? [[prefix + name, entry]] : entriesOf(entry, `${prefix}${name}.`);
+  });
 }
 
 /** Whether a path names a plain option, which a TypeScript run file may leave to the command line as well. */

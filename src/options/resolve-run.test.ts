@@ -111,7 +111,10 @@ describe('errors', () => {
     ['\nsampling:\n  topP: 2\n', ':3:3: sampling.topP is 2; use a number from 0 to 1'],
     ['trainer:\n  test_freq: often\n', ':2:3: trainer.test_freq is often'],
     ['limits: 3\n', ':1:1: limits is 3, but it is a group of options'],
-    ['algorithm:\n  adv_estimator: gpro\n', ':2:3: algorithm.adv_estimator is gpro; use one of grpo, gae'],
+    [
+      'algorithm:\n  adv_estimator: gpro\n',
+      ':2:3: algorithm.adv_estimator is gpro; use one of gdpo, gpg, grpo',
+    ],
     ['a: [1\n', ':2:1: not YAML'],
     ['- a\n', ':1:1: holds no mapping'],
     [`model: \${oc.env:NOT_THERE}\n`, ':1:1: the environment variable NOT_THERE is not set'],

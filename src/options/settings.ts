@@ -1,7 +1,7 @@
 import type { PlainOptions } from '../options.ts';
 import { SHAPING } from '../reward/shaping.ts';
+import { ALGORITHM_SETTINGS, type DescribedAlgorithm } from '../training/algorithm-settings.ts';
 import { TRACE_NAMES } from '../watch/trackers/by-name.ts';
-import { ALGORITHM_NAMES, LOSS_NAMES } from './algorithm-names.ts';
 import { SERVERS_ENGINES } from './engines.ts';
 import {
   atLeast,
@@ -9,7 +9,6 @@ import {
   maybe,
   number,
   oneOf,
-  pairs,
   record,
   records,
   type Setting,
@@ -72,201 +71,7 @@ export const SETTINGS = {
     low: setting(0.1, share, 'For zone: below this success a task teaches little.'),
     high: setting(0.9, share, 'For zone: above this success a task teaches little.'),
   },
-  algorithm: {
-    name: setting(
-      'grpo',
-      oneOf(...ALGORITHM_NAMES),
-      'Each attempt against its group; needs no critic. What is absent below is as this algorithm has it.',
-    ),
-    loss: setting(
-      null as string | null,
-      maybe(oneOf(...LOSS_NAMES)),
-      "Absent: the algorithm's own; another takes its way to average tokens along (gspo, gmpo, sapo).",
-    ),
-    normalizeByStd: setting(
-      null as boolean | null,
-      maybe(boolean),
-      'Absent: as in the GRPO paper, true; Dr. GRPO turns it off.',
-    ),
-    discount: setting(null as number | null, maybe(share), 'Absent: 1; tokens of a reply are one decision.'),
-    lambda: setting(null as number | null, maybe(share), "GAE's; absent: 1, the plain return."),
-    rewardWeights: setting<Readonly<Record<string, number>>>({}, record, 'For gdpo: weight of each reward.'),
-    turnCompare: setting(
-      null as string | null,
-      maybe(oneOf('group', 'turn')),
-      'For turn-grpo: with all turns of the group (absent), which is unbiased, or with the same turn.',
-    ),
-    clipLow: setting(
-      null as number | null,
-      maybe(atLeast(0)),
-      "A ratio may fall to 1 − low; absent: the loss's own, PPO's is 0.2.",
-    ),
-    clipHigh: setting(
-      null as number | null,
-      maybe(atLeast(0)),
-      "A ratio may rise to 1 + high; absent: the loss's own, PPO's is 0.2, DAPO's 0.28.",
-    ),
-    dualClip: setting(
-      null as number | null,
-      maybe(atLeast(0)),
-      'Bounds the clip loss on negative advantages, as a ratio; absent: 3, DAPO 10; 0 is off.',
-    ),
-    gpgNorm: setting(null as number | null, maybe(atLeast(0)), 'For gpg: divides the advantage; absent: 1.'),
-    sapo: {
-      positive: setting(null as number | null, maybe(atLeast(0)), 'Steepness of the gate; absent: 1.'),
-      negative: setting(null as number | null, maybe(atLeast(0)), 'The same, A < 0; absent: 1.05.'),
-    },
-    dppo: {
-      divergence: setting(null as string | null, maybe(oneOf('tv', 'kl')), 'Absent: tv.'),
-      cap: setting(null as number | null, maybe(atLeast(0)), 'Upper bound of the ratio; absent: 20.'),
-    },
-    dro: {
-      beta: setting(null as number | null, maybe(atLeast(0)), 'Tie to the old policy; absent: 0.1.'),
-    },
-    clipCov: {
-      fraction: setting(null as number | null, maybe(share), 'Of the tokens that are cut; absent: 0.0002.'),
-      low: setting(null as number | null, maybe(number), 'Covariance from which a token is cut; absent: 1.'),
-      high: setting(null as number | null, maybe(number), 'Covariance up to which; absent: 5.'),
-    },
-    klCov: {
-      fraction: setting(null as number | null, maybe(share), 'Of the tokens that are tied; absent: 0.0002.'),
-      coefficient: setting(null as number | null, maybe(atLeast(0)), 'Of the tie; absent: 0.1.'),
-    },
-    aggregation: setting(
-      null as string | null,
-      maybe(
-        oneOf(
-          'token-mean',
-          'token-sum',
-          'sequence-mean-token-sum',
-          'sequence-mean-token-mean',
-          'sequence-mean-token-sum-norm',
-        ),
-      ),
-      "Absent: the algorithm's own; most: token-mean, every token counts the same.",
-    ),
-    divisor: setting(
-      null as number | null,
-      maybe(atLeast(1)),
-      'For …-norm: absent is the tokens a trajectory may have.',
-    ),
-    truncated: setting(
-      'train',
-      oneOf('train', 'mask', 'leave-out'),
-      'A truncated trajectory was scored like any other; mask counts it without training it.',
-    ),
-    turnRewards: setting(
-      null as boolean | null,
-      maybe(boolean),
-      'Rewards of turns and tools join the trajectory’s; absent: only for turn-grpo and process-grpo.',
-    ),
-    entropyBonus: setting(0, number, 'Off: the groups keep exploration alive.'),
-    filtration: {
-      method: setting(
-        'off',
-        oneOf('off', 'power', 'max-min', 'max-random'),
-        'PF-PPO: trajectories are drawn again by their score; only for ppo.',
-      ),
-      power: setting(2, atLeast(0), "For power: a trajectory's weight is |score|^power."),
-    },
-    kl: {
-      as: setting(
-        'off',
-        oneOf('off', 'loss', 'reward'),
-        'A reference model costs memory and a forward pass.',
-      ),
-      estimator: setting('k3', oneOf('k1', 'k2', 'k3', 'abs', 'k1+', 'k3+'), 'Unbiased and never negative.'),
-      coefficient: setting(0.001, atLeast(0), "verl's."),
-      adaptive: setting(false, boolean, 'Moves the coefficient towards a target KL; only as reward.'),
-      target: setting(0.1, atLeast(0), 'For adaptive.'),
-      horizon: setting(10_000, atLeast(1), 'For adaptive: trajectories in which the coefficient may move.'),
-      refreshEverySteps: setting(
-        null as number | null,
-        maybe(wholeFrom(1)),
-        'The reference becomes a copy of the policy; absent: frozen.',
-      ),
-    },
-    old: setting(
-      'recompute',
-      oneOf('recompute', 'behaviour'),
-      'The trainer scores the batch itself; `behaviour` trusts the engine and saves a forward.',
-    ),
-    correction: {
-      weights: setting('off', oneOf('off', 'token', 'sequence'), 'Engine and trainer agree on one machine.'),
-      low: setting(0, atLeast(0), 'Weights below are dropped (IcePop); 0 is none.'),
-      high: setting(2, atLeast(0), 'Weights are cut here.'),
-      normalize: setting(false, boolean, 'Divide by the mean weight.'),
-      rejection: setting<readonly string[]>(
-        [],
-        texts,
-        'Statistics by which tokens or sequences are left out.',
-      ),
-      rejectionBounds: setting<readonly (readonly [number, number])[]>(
-        [],
-        pairs,
-        'Low and high: one pair for all statistics, or one for each; of k2 and k3 only high counts.',
-      ),
-      halfLifeVersions: setting(
-        null as number | null,
-        maybe(atLeast(0.01)),
-        'A token sampled so many versions ago weighs half; absent: age does not matter.',
-      ),
-      maxVersions: setting(
-        null as number | null,
-        maybe(wholeFrom(0)),
-        'A token older than so many versions is not trained; absent: none is too old.',
-      ),
-    },
-    dynamicSampling: {
-      enabled: setting(
-        null as boolean | null,
-        maybe(boolean),
-        'Costs more rollouts a step; absent: only for dapo.',
-      ),
-      metric: setting('reward', text, 'A reward by name, or their sum.'),
-      maxRefills: setting(
-        10,
-        wholeFrom(-1),
-        'Then the step goes on with what it has, and says so; -1 is no limit.',
-      ),
-    },
-    overlong: {
-      enabled: setting(false, boolean, 'Only where replies run into the limit.'),
-      bufferTokens: setting(512, wholeFrom(1), 'The penalty rises over the last so many tokens.'),
-      penalty: setting(1, atLeast(0), 'At the limit.'),
-      maxTokens: setting(
-        null as number | null,
-        maybe(wholeFrom(1)),
-        'Absent: the tokens a trajectory may have.',
-      ),
-    },
-    critic: {
-      clip: setting(0.5, atLeast(0), "verl's; 0 is off."),
-      warmupSteps: setting(0, wholeFrom(0), 'Steps in which only the critic learns.'),
-      learningRate: setting(
-        null as number | null,
-        maybe(atLeast(0)),
-        "Absent: the policy's; a value head starts from nothing, so more helps (verl: ten times).",
-      ),
-      epochs: setting(
-        null as number | null,
-        maybe(wholeFrom(1)),
-        "Passes over a batch; absent: the policy's. A critic that is late explains nothing.",
-      ),
-      miniBatches: setting(
-        null as number | null,
-        maybe(wholeFrom(1)),
-        "Updates a pass; absent: the policy's. More make a value head learn sooner at the same cost.",
-      ),
-      model: setting(null as string | null, maybe(text), 'Absent: starts from the policy.'),
-      shared: setting(
-        false,
-        boolean,
-        'The value head sits on the policy: one model and one pass, at the price of its features.',
-      ),
-      coefficient: setting(0.5, atLeast(0), "Weight of the value loss beside the policy's; for shared."),
-    },
-  },
+  algorithm: ALGORITHM_SETTINGS,
   agent: {
     default: setting(
       'tool_agent',
@@ -411,4 +216,5 @@ type Values<Table> = {
 };
 
 /** A run as data: the plain options and the settings of its parts, all of them set. */
-export type DescribedRun = PlainOptions & Values<typeof SETTINGS>;
+export type DescribedRun = PlainOptions &
+  Values<Omit<typeof SETTINGS, 'algorithm'>> & { readonly algorithm: DescribedAlgorithm };

@@ -3,6 +3,7 @@ import { isOffPolicy, takesFirst } from '../modes/mode.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { Algorithm } from '../training/algorithm.ts';
 import { corrections } from '../training/correction.ts';
+import { openAdvantage, openLoss } from '../training/parts.ts';
 
 /**
  * The algorithm as a mode needs it, and a line for the user where that is not what was asked for. Tokens of older
@@ -13,9 +14,10 @@ export function algorithmFor<T>(
   algorithm: Algorithm,
   { mode, rewards }: Pick<ResolvedOptions<T>, 'mode' | 'rewards'>,
 ): { algorithm: Algorithm; notice?: string } {
-  if (mode.kind === 'partial' && algorithm.advantage.kind === 'remax') {
+  const { name, old, correction } = algorithm;
+  if (mode.kind === 'partial' && openAdvantage(algorithm.advantage).needs.greedyAttempt) {
     throw new ConfigError(
-      `the mode partial pauses the servers while a step is trained, but ${algorithm.name} then needs a greedy attempt; use another mode, or rloo()`,
+      `the mode partial pauses the servers while a step is trained, but ${name} then needs a greedy attempt; use another mode, or rloo()`,
     );
   }
   if (takesFirst(mode) && algorithm.dynamicSampling && rewards.some(({ kind }) => kind === 'batch')) {
@@ -23,8 +25,7 @@ export function algorithmFor<T>(
       `the mode ${mode.kind} leaves out groups one by one, but a reward sees whole batches; use the mode synchronous or one-step-off, or no dynamicSampling`,
     );
   }
-  const { name, old, loss, correction } = algorithm;
-  const takesRatio = loss.kind !== 'reinforce';
+  const { takesRatio } = openLoss(algorithm.loss);
   if (!isOffPolicy(mode) || (takesRatio && old === 'behaviour') || correction) return { algorithm };
   const [compared, how]: [Partial<Algorithm>, string] = takesRatio
     ? [{ old: 'behaviour' }, `${name} takes its ratios to what sampled them (old: 'behaviour')`]

@@ -12,8 +12,9 @@ import { isOffPolicy } from '../modes/mode.ts';
 import { describeOptions } from '../options/describe.ts';
 import type { ResolvedOptions } from '../options.ts';
 import { type ImageBlobs, imageBlobs, pixelsPerTokenOf } from '../services/image-blobs.ts';
-import { type Algorithm, type CriticOptions, checkAlgorithm } from '../training/algorithm.ts';
-import { grpo } from '../training/algorithms.ts';
+import type { Algorithm, CriticOptions } from '../training/algorithm.ts';
+import { USUAL } from '../training/algorithm-settings.ts';
+import { checkAlgorithm } from '../training/check-algorithm.ts';
 import type { Trainer, TrainerFactory } from '../training/trainer.ts';
 import {
   type Checkpoint,
@@ -48,7 +49,7 @@ export interface Parts<T> {
 /** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
 export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts<T>> {
   const { signal } = options;
-  const { algorithm, notice } = algorithmFor(options.algorithm ?? grpo(), options);
+  const { algorithm, notice } = algorithmFor(options.algorithm ?? USUAL(), options);
   const from: ServerFactory = options.servers ?? embedded().servers;
   const trainers: TrainerFactory = options.trainer ?? embedded().trainer;
   const { directory: model, format } = await openChatFormat(options.model, {

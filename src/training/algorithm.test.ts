@@ -2,8 +2,10 @@ import { describe, expect, test } from 'vitest';
 import { tabularGroups, tabularPolicy } from '../../testing/tabular-task.ts';
 import { ConfigError } from '../errors.ts';
 import type { Group } from '../types.ts';
-import { type Algorithm, type AlgorithmSetting, checkAlgorithm, keepGroup } from './algorithm.ts';
+import { type Algorithm, keepGroup } from './algorithm.ts';
+import type { AlgorithmSetting } from './algorithm-setting.ts';
 import * as algorithms from './algorithms.ts';
+import { checkAlgorithm } from './check-algorithm.ts';
 import { corrections } from './correction.ts';
 
 const { gpg, grpo, ppo } = algorithms;
@@ -46,7 +48,6 @@ describe('what cannot work is refused before the run', () => {
       /temperature is 0.7, but this trainer scores at 1 only/,
     ],
     ['no value head', ppo(), { criticCan: new Set() }, /no value head/],
-    ['negative clip', grpo({ clip: -0.1 }), {}, /low bound is -0.1/],
     ['low clip of 1', grpo({ clip: 1 }), {}, /lets a ratio fall to 0/],
     ['dual clip of 1', grpo({ dualClip: 1 }), {}, /dualClip is 1/],
     ['no length to divide by', { ...algorithms.drGrpo() }, { tokensPerTrajectory: 0 }, /give divisor/],
@@ -92,12 +93,22 @@ describe('what cannot work is refused before the run', () => {
       {},
       /weighs the reward 'style', but the run has correct/,
     ],
-    ['dro without beta', algorithms.dro({ beta: 0 }), {}, /beta is 0/],
+    [
+      'a loss that is not known',
+      grpo({ loss: { kind: 'clipp' } }),
+      {},
+      /no loss of kind "clipp"; did you mean "clip"/,
+    ],
+    ['a bad setting as data', grpo({ loss: { kind: 'dro', beta: 0 } }), {}, /the loss dro: beta is 0; use/],
   ];
   test.each(cases)('%s', (_, algorithm, setting, message) => {
     const check = () => checkAlgorithm(algorithm, { ...everything, ...setting });
     expect(check).toThrow(ConfigError);
     expect(check).toThrow(message);
+  });
+  test('a setting that is wrong alone is refused where the algorithm is made', () => {
+    expect(() => grpo({ clip: -0.1 })).toThrow('GRPO: low is -0.1; use a number of 0 or more');
+    expect(() => algorithms.dro({ beta: 0 })).toThrow('DRO: beta is 0; use a number above 0');
   });
   test('GAE without a critic', () => {
     const { critic: _, ...headless } = ppo();

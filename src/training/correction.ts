@@ -4,12 +4,7 @@ import { flatten, mean } from './statistics.ts';
 /** Lower and upper bound. */
 export type Bounds = readonly [low: number, high: number];
 
-export type RejectionStatistic =
-  | `token-${'k1' | 'k2' | 'k3'}`
-  | `sequence-${'sum' | 'mean'}-${'k1' | 'k2' | 'k3'}`
-  | `sequence-max-${'k2' | 'k3'}`;
-
-export const REJECTION_STATISTICS: readonly RejectionStatistic[] = [
+export const REJECTION_STATISTICS = [
   'token-k1',
   'token-k2',
   'token-k3',
@@ -21,7 +16,8 @@ export const REJECTION_STATISTICS: readonly RejectionStatistic[] = [
   'sequence-mean-k3',
   'sequence-max-k2',
   'sequence-max-k3',
-];
+] as const;
+export type RejectionStatistic = (typeof REJECTION_STATISTICS)[number];
 
 /**
  * The engine that sampled and the trainer that learns never agree exactly, and in asynchronous modes the engine's

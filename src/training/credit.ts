@@ -1,9 +1,9 @@
 import type { Metrics } from '../types.ts';
 import type { Advantages, AdvantageTrajectory } from './advantages/advantage.ts';
-import { estimateAdvantages } from './advantages/estimate.ts';
 import type { Algorithm } from './algorithm.ts';
 import type { Batch, BatchTrajectory } from './batch.ts';
 import { estimateKl } from './kl.ts';
+import { openAdvantage } from './parts.ts';
 import { gather, type TokenLists } from './score.ts';
 import { flatten, mean, spread } from './statistics.ts';
 
@@ -61,7 +61,7 @@ export function assignCredit(batch: Batch, algorithm: Algorithm, input: CreditIn
       ...(input.weights ? { weights: lay(input.weights) } : {}),
     };
   });
-  const estimated = estimateAdvantages(trajectories, algorithm.advantage);
+  const estimated = openAdvantage(algorithm.advantage).estimate(trajectories);
   const advantages = cut(batch, estimated.advantages);
   const returns = estimated.returns && cut(batch, estimated.returns);
   const counted = penalties?.filter((list) => list.length > 0) ?? [];

@@ -1,8 +1,10 @@
 import { createRandom } from '../lib/random.ts';
 import type { Batch } from './batch.ts';
 
+export const FILTRATIONS = ['power', 'max-min', 'max-random'] as const;
+
 export interface FiltrationOptions {
-  readonly method: 'power' | 'max-min' | 'max-random';
+  readonly method: (typeof FILTRATIONS)[number];
   /** For `power`. */
   readonly power: number;
 }

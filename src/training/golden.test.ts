@@ -2,12 +2,11 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { createRandom } from '../lib/random.ts';
 import type { AdvantageOptions, AdvantageTrajectory } from './advantages/advantage.ts';
-import { estimateAdvantages } from './advantages/estimate.ts';
 import { type CorrectionOptions, correct, type RejectionStatistic } from './correction.ts';
 import { estimateKl, type KlEstimator } from './kl.ts';
-import { computeLoss, pickTokens } from './losses/compute.ts';
-import type { LossOptions } from './losses/loss.ts';
+import type { LossInput, LossOptions } from './losses/loss.ts';
 import { valueLoss } from './losses/value.ts';
+import { openAdvantage, openLoss } from './parts.ts';
 import { rolloutGap } from './rollout-gap.ts';
 
 /** Numbers of test/golden/algorithms/golden.py: the published formulae, in another language and another form. */
@@ -67,6 +66,7 @@ const golden = JSON.parse(
   } & Record<string, Lists>;
 };
 
+const computeLoss = (input: LossInput, options: LossOptions) => openLoss(options).compute(input);
 const floats = (list: readonly number[]) => Float64Array.from(list);
 
 function expectClose(actual: ArrayLike<number>, expected: ArrayLike<number>, tolerance = 1e-9): void {
@@ -117,7 +117,7 @@ describe('advantages equal the formulae', () => {
     'process-grpo': { kind: 'process-grpo', normalizeByStd: true },
   };
   test.each(Object.entries(cases))('%s', (name, options) => {
-    const { advantages, returns } = estimateAdvantages(trajectories(/turn|process/.test(name)), options);
+    const { advantages, returns } = openAdvantage(options).estimate(trajectories(/turn|process/.test(name)));
     advantages.forEach((list, i) => {
       expectClose(list, expected[name]![i]!);
     });
@@ -171,7 +171,7 @@ describe('losses and their gradients equal the formulae', () => {
   }));
   test('KL-Cov picks the tokens of largest covariance, and ties only them', () => {
     const options = { kind: 'kl-cov', fraction: klCov.fraction, coefficient: klCov.coefficient } as const;
-    const picked = pickTokens(options)!(inputs, createRandom(1));
+    const picked = openLoss(options).pick!(inputs, createRandom(1));
     expect(picked.map((list) => [...list])).toEqual(klCov.picked);
     inputs.forEach((input, i) => {
       const output = computeLoss({ ...input, picked: picked[i]! }, options);
@@ -182,7 +182,7 @@ describe('losses and their gradients equal the formulae', () => {
   test('Clip-Cov picks as many as it should among those it may, and they lose loss and gradient', () => {
     const { fraction, covariance, count, eligible } = golden.clipCov;
     const options = { kind: 'clip-cov', low: 0.2, high: 0.2, fraction, covariance } as const;
-    const picked = pickTokens(options)!(inputs, createRandom(1));
+    const picked = openLoss(options).pick!(inputs, createRandom(1));
     expect(picked.flatMap((list) => [...list]).filter((mark) => mark)).toHaveLength(count);
     inputs.forEach((input, i) => {
       const output = computeLoss({ ...input, picked: picked[i]! }, options);

@@ -7,7 +7,8 @@ import { clamp } from './losses/ratio.ts';
  * nothing, that of k3 is biased; k2 has the right gradient in the mean, so `k1+` and `k3+` show the value of k1 or
  * k3 and push with the gradient of k2.
  */
-export type KlEstimator = 'k1' | 'k2' | 'k3' | 'abs' | 'k1+' | 'k3+';
+export const KL_ESTIMATORS = ['k1', 'k2', 'k3', 'abs', 'k1+', 'k3+'] as const;
+export type KlEstimator = (typeof KL_ESTIMATORS)[number];
 
 export interface KlOptions {
   /** `loss`: a term of the loss, with gradient. `reward`: taken off each token's reward. */

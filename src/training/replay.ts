@@ -1,6 +1,9 @@
 import { TrainerError } from '../errors.ts';
 import type { Metrics } from '../types.ts';
+import type { CustomAdvantage } from './advantages/advantage.ts';
 import type { StoredBatch } from './batch-file.ts';
+import type { CustomLoss } from './losses/loss.ts';
+import { isCustom } from './parts.ts';
 import { gather, scatter } from './score.ts';
 import type { Trainer } from './trainer.ts';
 import { updatePolicy } from './update-policy.ts';
@@ -39,7 +42,7 @@ export async function replayBatch(options: {
   const { stored, trainer, signal } = options;
   const { batch, algorithm, optimizer } = stored;
   for (const part of [algorithm.advantage, algorithm.loss]) {
-    if (part.kind === 'custom') {
+    if (isCustom<CustomAdvantage | CustomLoss>(part)) {
       throw new TrainerError(
         `the batch was made with the custom part '${part.name}', which is code and not in the file; replay it from a program with replayBatch()`,
       );

@@ -5,11 +5,11 @@ import { correct } from './correction.ts';
 import { dropGradient, requireFinite } from './guard.ts';
 import { estimateKl } from './kl.ts';
 import { type AggregationCounts, tokenWeight } from './losses/aggregation.ts';
-import { computeLoss, isSilentWithoutAdvantage, pickTokens } from './losses/compute.ts';
 import type { LossInput } from './losses/loss.ts';
 import { LOG_RATIO_LIMIT } from './losses/ratio.ts';
 import { valueLoss } from './losses/value.ts';
 import { splitGroups } from './micro-batches.ts';
+import { type OpenLoss, openLoss } from './parts.ts';
 import {
   type GroupedSequence,
   type PassContext,
@@ -43,6 +43,9 @@ export interface ActorInput {
   readonly measureEntropy: boolean;
   readonly tokensPerTrajectory?: number | undefined;
 }
+
+/** The same, with its loss looked up and its settings checked once. */
+type OpenInput = ActorInput & { readonly loss: OpenLoss };
 
 export interface Passes {
   readonly adam: AdamOptions;
@@ -92,11 +95,12 @@ type Tally = ReturnType<typeof createTally>;
  * Sequences that can have no gradient (no advantage, and nothing else in the loss) are left out of the passes.
  */
 export async function updateActor(
-  input: ActorInput,
+  given: ActorInput,
   passes: Passes,
   context: PassContext,
   onRows: (rows: number) => void,
 ): Promise<ActorResult> {
+  const input = { ...given, loss: openLoss(given.algorithm.loss) };
   const { trainer } = input;
   const tally = createTally();
   const firstLogprobs: Float64Array[] = input.members.map(() => new Float64Array());
@@ -194,7 +198,7 @@ interface SequenceOutputs {
 function sequenceGradient(
   member: GroupedSequence,
   { logprobs, entropy, values }: SequenceOutputs,
-  input: ActorInput,
+  input: OpenInput,
   counts: MiniBatchCounts,
   picked: Uint8Array | undefined,
   tally: Tally,
@@ -213,7 +217,7 @@ function sequenceGradient(
   const importance = input.weights?.[index] ?? inPass?.weights[0];
   const keep = input.keep?.[index] ?? inPass?.keep[0];
   const advantages = input.advantages[index]!;
-  const output = computeLoss({ logprobs, old, advantages, ...(picked ? { picked } : {}) }, algorithm.loss);
+  const output = input.loss.compute({ logprobs, old, advantages, ...(picked ? { picked } : {}) });
   const weight = tokenWeight(
     algorithm.aggregation,
     counts.ofTrajectory.get(member.trajectory) ?? 0,
@@ -274,15 +278,12 @@ function outputsOf({ algorithm, measureEntropy, values }: ActorInput): Output[] 
 
 function isSilent(
   member: GroupedSequence,
-  { algorithm, advantages, values, klCoefficient, keep }: ActorInput,
+  { algorithm, loss, advantages, values, klCoefficient, keep }: OpenInput,
 ): boolean {
   if (keep && !keep[member.index]!.includes(1)) return true;
   if (algorithm.entropyBonus !== 0 || values) return false;
   if (algorithm.kl?.as === 'loss' && klCoefficient !== 0) return false;
-  return (
-    isSilentWithoutAdvantage(algorithm.loss) &&
-    advantages[member.index]!.every((advantage) => advantage === 0)
-  );
+  return loss.silentWithoutAdvantage && advantages[member.index]!.every((advantage) => advantage === 0);
 }
 
 const keptOf = (member: GroupedSequence, { keep }: ActorInput) =>
@@ -304,14 +305,14 @@ function countTokens(members: readonly GroupedSequence[], input: ActorInput): Mi
   return { tokens, sequences: ofTrajectory.size, ofTrajectory };
 }
 
-/** Clip-Cov and KL-Cov look at the whole mini-batch before any gradient, which costs them one more pass. */
+/** A loss that looks at the whole mini-batch before any gradient costs one more pass. */
 async function pickFromMiniBatch(
   members: readonly GroupedSequence[],
-  input: ActorInput,
+  input: OpenInput,
   seed: number,
   context: PassContext,
 ): Promise<Uint8Array[] | undefined> {
-  const pick = pickTokens(input.algorithm.loss);
+  const { pick } = input.loss;
   if (!pick) return undefined;
   const { logprob } = await scoreMembers(input.trainer, members, ['logprob'], context, {
     whose: "the policy's",

@@ -84,7 +84,7 @@ describe('every algorithm learns the tabular task', () => {
     dapo: algorithms.dapo({ overlong: { maxTokens: 40, bufferTokens: 8, penalty: 0.5 } }),
     rloo: algorithms.rloo(),
     'reinforce++': reinforcePlusPlus(),
-    'reinforce++ with group baseline': reinforcePlusPlus({ baseline: 'group' }),
+    'reinforce++ with group baseline': algorithms.reinforcePlusPlusBaseline(),
     remax: algorithms.remax(),
     gpg: algorithms.gpg(),
     opo: algorithms.opo(),

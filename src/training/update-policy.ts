@@ -10,6 +10,7 @@ import { filterTrajectories } from './filtration.ts';
 import { NonFiniteError } from './guard.ts';
 import { type Watched, watchHealth } from './health.ts';
 import { adaptKlCoefficient } from './kl.ts';
+import { openAdvantage } from './parts.ts';
 import { rolloutGap } from './rollout-gap.ts';
 import {
   type GroupedSequence,
@@ -375,16 +376,17 @@ async function scoreOld(
   context: PassContext,
   onRows: (rows: number) => void,
 ): Promise<{ logprob: Float64Array[]; entropy?: Float64Array[]; sumSquares?: Float64Array[] } | undefined> {
-  const needsSquares = algorithm.advantage.kind === 'optimal-token-baseline';
+  const needed = openAdvantage(algorithm.advantage).needs.outputs ?? [];
   const looksFirst = algorithm.kl?.as === 'reward' || algorithm.correction !== undefined;
   const manyUpdates = optimizer.miniBatches * optimizer.epochs > 1;
-  if (!needsSquares && (algorithm.old === 'behaviour' || !(looksFirst || manyUpdates))) return undefined;
-  const outputs = [
+  if (needed.length === 0 && (algorithm.old === 'behaviour' || !(looksFirst || manyUpdates)))
+    return undefined;
+  const outputs = new Set([
     'logprob' as const,
     ...(trainer.can.has('entropy') ? ['entropy' as const] : []),
-    ...(needsSquares ? ['sumSquares' as const] : []),
-  ];
-  return scoreMembers(trainer, members, outputs, context, { whose: "the policy's", onRows });
+    ...needed,
+  ]);
+  return scoreMembers(trainer, members, [...outputs], context, { whose: "the policy's", onRows });
 }
 
 /** The new weights on the shortest sequence: what an update broke is found before it reaches a server. */

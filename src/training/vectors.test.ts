@@ -1,16 +1,19 @@
 import { expect, test } from 'vitest';
 import type { AdvantageOptions, AdvantageTrajectory } from './advantages/advantage.ts';
-import { estimateAdvantages } from './advantages/estimate.ts';
 import { overlongPenalty } from './batch.ts';
 import { correct } from './correction.ts';
 import { adaptKlCoefficient, estimateKl } from './kl.ts';
 import { type Aggregation, tokenWeight } from './losses/aggregation.ts';
-import { computeLoss } from './losses/compute.ts';
+import type { LossInput, LossOptions } from './losses/loss.ts';
+import { openAdvantage, openLoss } from './parts.ts';
 import { rolloutGap } from './rollout-gap.ts';
 import { mean } from './statistics.ts';
 
 /** Small examples with published or hand-computed answers, most of them from verl's own tests. */
 
+const estimateAdvantages = (trajectories: readonly AdvantageTrajectory[], options: AdvantageOptions) =>
+  openAdvantage(options).estimate(trajectories);
+const computeLoss = (input: LossInput, options: LossOptions) => openLoss(options).compute(input);
 const floats = (...list: number[]) => Float64Array.from(list);
 const close = (actual: ArrayLike<number>, expected: readonly number[]) => {
   expect(actual.length).toBe(expected.length);

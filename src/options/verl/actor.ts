@@ -10,6 +10,7 @@ import {
   type VerlRow,
   word,
 } from '../verl-row.ts';
+import { chosenLoss, keyOfLosses, LOSS_MODES, ownKeys } from './algorithm-words.ts';
 import { KL_ESTIMATORS, TRAINER_BUSINESS } from './words.ts';
 
 /** A key of the KL loss means nothing where the KL is in the reward. */
@@ -31,29 +32,17 @@ function notOfSequenceLosses(row: VerlRow): VerlRow {
     late: true,
     note: 'not of gspo, geo_mean and sapo, which are seq-mean-token-mean',
     read: (value, context) => {
-      const loss = context.option('algorithm.loss');
-      return ['gspo', 'gmpo', 'sapo'].includes(loss as string)
+      const { usual, name } = chosenLoss(context).definition;
+      return context.option('algorithm.loss') !== null && usual?.aggregation === 'sequence-mean-token-mean'
         ? {
-            note: `${row.key}=${shown(value)}: not used: ${loss} is a mean over sequences of means over tokens`,
+            note: `${row.key}=${shown(value)}: not used: ${name} is a mean over sequences of means over tokens`,
           }
         : row.read(value, context);
     },
   };
 }
 
-const LOSS_MODES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  vanilla: { 'algorithm.loss': 'clip' },
-  gspo: { 'algorithm.loss': 'gspo' },
-  geo_mean: { 'algorithm.loss': 'gmpo' },
-  cispo: { 'algorithm.loss': 'cispo' },
-  sapo: { 'algorithm.loss': 'sapo' },
-  gpg: { 'algorithm.loss': 'reinforce' },
-  clip_cov: { 'algorithm.loss': 'clip-cov' },
-  kl_cov: { 'algorithm.loss': 'kl-cov' },
-  dppo_tv: { 'algorithm.loss': 'dppo', 'algorithm.dppo.divergence': 'tv' },
-  dppo_kl: { 'algorithm.loss': 'dppo', 'algorithm.dppo.divergence': 'kl' },
-  dro: { 'algorithm.loss': 'dro' },
-};
+const DUAL_CLIP = 'actor_rollout_ref.actor.clip_ratio_c';
 
 export const ACTOR_KEYS: readonly VerlRow[] = [
   miniBatchSize('actor_rollout_ref.actor.ppo_mini_batch_size', 'optimizer.miniBatches', { seeds: '004' }),
@@ -91,15 +80,7 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
     late: true,
     note: 'goes before clip_ratio',
   }),
-  means(
-    'actor_rollout_ref.actor.clip_ratio_c',
-    ['algorithm.dualClip', 'algorithm.dppo.cap'],
-    [3, 10],
-    (ratio: number, { option }) => ({
-      [option('algorithm.loss') === 'dppo' ? 'algorithm.dppo.cap' : 'algorithm.dualClip']: ratio,
-    }),
-    { late: true, note: 'of dppo_tv and dppo_kl: the cap of the ratio' },
-  ),
+  keyOfLosses(DUAL_CLIP, 'algorithm.dualClip', [3, 10]),
   notOfSequenceLosses(
     word('actor_rollout_ref.actor.loss_agg_mode', 'algorithm.aggregation', {
       'token-mean': 'token-mean',
@@ -112,7 +93,7 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   same('actor_rollout_ref.actor.loss_scale_factor', 'algorithm.divisor', [null, 1024]),
   means(
     'actor_rollout_ref.actor.policy_loss.loss_mode',
-    ['algorithm.loss', 'algorithm.dppo.divergence'],
+    [...new Set(Object.values(LOSS_MODES).flatMap(Object.keys))],
     ['vanilla', 'gspo'],
     (mode: string) => {
       const meant = LOSS_MODES[mode.replaceAll('-', '_')];
@@ -125,14 +106,7 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
     },
     { values: Object.keys(LOSS_MODES).join(', ') },
   ),
-  same('actor_rollout_ref.actor.policy_loss.dro_beta', 'algorithm.dro.beta', [0.1, 0.3]),
-  same('actor_rollout_ref.actor.policy_loss.clip_cov_ratio', 'algorithm.clipCov.fraction', [0.0002, 0.001]),
-  same('actor_rollout_ref.actor.policy_loss.clip_cov_lb', 'algorithm.clipCov.low', [1, 2]),
-  same('actor_rollout_ref.actor.policy_loss.clip_cov_ub', 'algorithm.clipCov.high', [5, 10]),
-  same('actor_rollout_ref.actor.policy_loss.kl_cov_ratio', 'algorithm.klCov.fraction', [0.0002, 0.001]),
-  same('actor_rollout_ref.actor.policy_loss.ppo_kl_coef', 'algorithm.klCov.coefficient', [0.1, 1]),
-  same('actor_rollout_ref.actor.tau_pos', 'algorithm.sapo.positive', [1, 2]),
-  same('actor_rollout_ref.actor.tau_neg', 'algorithm.sapo.negative', [1.05, 2]),
+  ...ownKeys([DUAL_CLIP]),
   same('actor_rollout_ref.actor.optim.lr', 'optimizer.learningRate', [1e-6, 1e-5]),
   same('actor_rollout_ref.actor.optim.lr_warmup_steps_ratio', 'optimizer.warmupShare', [0, 0.1], {
     note: 'lr_warmup_steps of 0 or more goes before it',

@@ -1,23 +1,8 @@
 import { ConfigError } from '../../errors.ts';
 import { means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
+import { chosenLoss, ESTIMATORS, LOSS_TYPES } from './algorithm-words.ts';
 import { asList, KL_ESTIMATORS } from './words.ts';
 
-const ALGORITHMS = {
-  grpo: 'grpo',
-  gae: 'ppo',
-  rloo: 'rloo',
-  reinforce_plus_plus: 'reinforce++',
-  reinforce_plus_plus_baseline: 'reinforce++-baseline',
-  remax: 'remax',
-  gpg: 'gpg',
-  opo: 'opo',
-  grpo_passk: 'pass@k',
-  gdpo: 'gdpo',
-  optimal_token_baseline: 'optimal-token-baseline',
-  grpo_vectorized: 'grpo',
-  rloo_vectorized: 'rloo',
-  tir_optimal_token_baseline: 'optimal-token-baseline',
-};
 const bounds = (value: unknown): { low: number; high: number } => {
   const [first, second] = String(value).split('_').map(Number);
   if (first === undefined || Number.isNaN(first) || typeof value === 'boolean') {
@@ -55,8 +40,7 @@ function notOfBypassRatios(row: VerlRow): VerlRow {
     late: true,
     note: 'in bypass mode only of the loss_type reinforce',
     read: (value, context) => {
-      const loss = context.option('algorithm.loss');
-      const takesRatio = loss === null ? context.option('algorithm.name') !== 'gpg' : loss !== 'reinforce';
+      const { takesRatio } = chosenLoss(context).definition.loss;
       return value !== null && takesRatio && context.option('algorithm.old') === 'behaviour'
         ? {
             note: `${row.key}=${shown(value)}: not used: in bypass mode the ratio of the loss already compares to the engine`,
@@ -67,7 +51,7 @@ function notOfBypassRatios(row: VerlRow): VerlRow {
 }
 
 export const ALGORITHM_KEYS: readonly VerlRow[] = [
-  word('algorithm.adv_estimator', 'algorithm.name', ALGORITHMS, {
+  word('algorithm.adv_estimator', 'algorithm.name', ESTIMATORS, {
     seeds: '000 004',
     note: 'gae is PPO with a critic',
   }),
@@ -122,29 +106,29 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   notYet('algorithm.filter_groups.max_inflight_gen_batches', 1, 2, 'refilling while a round still runs'),
   means(
     'algorithm.gdpo_reward_keys',
-    'algorithm.rewardWeights',
+    'algorithm.gdpo.weights',
     [['a'], ['a', 'b']],
     (keys: unknown) => ({
-      'algorithm.rewardWeights': Object.fromEntries(asList(keys).map((key) => [partOf(key), 1])),
+      'algorithm.gdpo.weights': Object.fromEntries(asList(keys).map((key) => [partOf(key), 1])),
     }),
     { note: 'parts of what compute_score gives: a is our score/a' },
   ),
   means(
     'algorithm.gdpo_reward_weights',
-    'algorithm.rewardWeights',
+    'algorithm.gdpo.weights',
     [
       [1, 2],
       [2, 1],
     ],
     (weights: readonly number[] | null, { option }) => {
-      const keys = Object.keys(option('algorithm.rewardWeights') as object);
+      const keys = Object.keys(option('algorithm.gdpo.weights') as object);
       if (weights === null) return {};
       if (!Array.isArray(weights) || weights.length !== keys.length) {
         throw new ConfigError(
           `algorithm.gdpo_reward_weights is ${shown(weights)}; use one for each of the ${keys.length} in algorithm.gdpo_reward_keys`,
         );
       }
-      return { 'algorithm.rewardWeights': Object.fromEntries(keys.map((key, at) => [key, weights[at]])) };
+      return { 'algorithm.gdpo.weights': Object.fromEntries(keys.map((key, at) => [key, weights[at]])) };
     },
     { late: true, beside: { 'algorithm.gdpo_reward_keys': ['a', 'b'] } },
   ),
@@ -194,10 +178,10 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
           note: `algorithm.rollout_correction.loss_type=${shown(type)}: not used: not in bypass mode`,
         };
       }
-      if (type === 'ppo_clip') return { 'algorithm.loss': 'clip' };
-      if (type === 'reinforce') return { 'algorithm.loss': 'reinforce' };
+      const loss = LOSS_TYPES[type];
+      if (loss !== undefined) return { 'algorithm.loss': loss };
       throw new ConfigError(
-        `algorithm.rollout_correction.loss_type is ${shown(type)}; use ppo_clip or reinforce`,
+        `algorithm.rollout_correction.loss_type is ${shown(type)}; use ${Object.keys(LOSS_TYPES).join(' or ')}`,
       );
     },
     {

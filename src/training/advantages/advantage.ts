@@ -1,3 +1,7 @@
+import type { Settings, Values } from '../../lib/setting.ts';
+import type { AlgorithmSetting } from '../algorithm-setting.ts';
+import type { Output } from '../trainer.ts';
+
 /**
  * What an estimator sees of a trajectory. Arrays run over its trained tokens only, all segments in order of
  * time: prompts and observations are not there, so nothing is discounted or bootstrapped across them.
@@ -10,7 +14,7 @@ export interface AdvantageTrajectory {
   readonly tokenRewards: Float64Array;
   /** Σ of the token rewards, also when nothing is trained. */
   readonly reward: number;
-  /** Reward of the greedy attempt at the same task (ReMax). */
+  /** Reward of the greedy attempt at the same task, where the estimator needs one. */
   readonly baseline?: number;
   /** Turn of each trained token. */
   readonly turns: Int32Array;
@@ -31,24 +35,37 @@ export interface Advantages {
 
 export type AdvantageEstimator = (trajectories: readonly AdvantageTrajectory[]) => Advantages;
 
+/** What an estimator needs of the loop, beside the attempts and their rewards. */
+export interface AdvantageNeeds {
+  /** Attempts at one task are compared, so there must be two or more. */
+  readonly comparesAttempts?: boolean;
+  /** The reward of one greedy attempt at every task, as `AdvantageTrajectory.baseline`. */
+  readonly greedyAttempt?: boolean;
+  /** What the trainer must give of the old policy, beside log-probs. */
+  readonly outputs?: readonly Exclude<Output, 'logprob' | 'value'>[];
+  /** Values of a critic. */
+  readonly values?: boolean;
+}
+
+/** An estimator as an algorithm's file defines it. `AdvantageOptions` is the same as data. */
+export interface Advantage<S extends Settings = Settings> {
+  readonly kind: string;
+  readonly settings: S;
+  readonly needs: AdvantageNeeds;
+  estimate(trajectories: readonly AdvantageTrajectory[], settings: Values<S>): Advantages;
+  /** What is wrong with settings that are right one by one, or undefined. */
+  check?(settings: Values<S>, run: AlgorithmSetting): string | undefined;
+}
+
+/** An estimator of your own. It is code, so a batch trained with it is replayed from a program only. */
+export interface CustomAdvantage {
+  readonly kind: 'custom';
+  readonly name: string;
+  readonly estimate: AdvantageEstimator;
+  readonly needs?: AdvantageNeeds;
+}
+
+/** An estimator as data: `{ kind: 'grpo', normalizeByStd: true }`, or one of your own. */
 export type AdvantageOptions =
-  | { readonly kind: 'grpo'; readonly normalizeByStd: boolean }
-  | { readonly kind: 'gae'; readonly discount: number; readonly lambda: number }
-  | { readonly kind: 'rloo' }
-  | { readonly kind: 'reinforce++'; readonly discount: number }
-  | { readonly kind: 'reinforce++-baseline' }
-  | { readonly kind: 'remax' }
-  | { readonly kind: 'gpg'; readonly norm: number }
-  | { readonly kind: 'opo' }
-  | { readonly kind: 'pass@k'; readonly normalizeByStd: boolean }
-  | { readonly kind: 'gdpo'; readonly weights: Readonly<Record<string, number>> }
-  | { readonly kind: 'optimal-token-baseline' }
-  | {
-      readonly kind: 'turn-grpo';
-      readonly discount: number;
-      readonly normalizeByStd: boolean;
-      /** `turn`: with the attempts that reached the same turn; `group`: with all turns of the group. */
-      readonly compare: 'turn' | 'group';
-    }
-  | { readonly kind: 'process-grpo'; readonly normalizeByStd: boolean }
-  | { readonly kind: 'custom'; readonly name: string; readonly estimate: AdvantageEstimator };
+  | { readonly kind: string; readonly [setting: string]: unknown }
+  | CustomAdvantage;

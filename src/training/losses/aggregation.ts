@@ -11,6 +11,14 @@ export type Aggregation =
   /** Dr. GRPO: a constant instead of the length; without one, the run's `tokensPerTrajectory`. */
   | { readonly kind: 'sequence-mean-token-sum-norm'; readonly divisor?: number };
 
+export const AGGREGATIONS = [
+  'token-mean',
+  'token-sum',
+  'sequence-mean-token-sum',
+  'sequence-mean-token-mean',
+  'sequence-mean-token-sum-norm',
+] as const satisfies readonly Aggregation['kind'][];
+
 export interface AggregationCounts {
   /** Trained tokens of the mini-batch. */
   readonly tokens: number;

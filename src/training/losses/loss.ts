@@ -1,10 +1,14 @@
+import type { Random } from '../../lib/random.ts';
+import type { Settings, Values } from '../../lib/setting.ts';
+import type { AlgorithmSetting } from '../algorithm-setting.ts';
+
 /** What a loss sees of one segment: its trained tokens, in order. */
 export interface LossInput {
   readonly logprobs: Float64Array;
   /** Log-probs of the policy that the ratio compares to. */
   readonly old: Float64Array;
   readonly advantages: Float64Array;
-  /** Tokens that a loss with a view of the whole mini-batch picked out (clip-cov, KL-cov). */
+  /** Tokens that a loss with a view of the whole mini-batch picked out (`Loss.pick`). */
   readonly picked?: Uint8Array;
 }
 
@@ -19,28 +23,30 @@ export interface LossOutput {
 
 export type PolicyLoss = (input: LossInput) => LossOutput;
 
-/** A ratio may go from 1 − low to 1 + high. */
-export interface Clip {
-  readonly low: number;
-  readonly high: number;
+/** A loss as an algorithm's file defines it. `LossOptions` is the same as data: its kind and its settings. */
+export interface Loss<S extends Settings = Settings> {
+  readonly kind: string;
+  readonly settings: S;
+  /** Whether it compares the policy to the old one. Without a ratio, older tokens need importance weights. */
+  readonly takesRatio: boolean;
+  /** Whether zero advantages give no gradient, so that the forward pass of such a sequence can be left out. */
+  readonly silentWithoutAdvantage: boolean;
+  compute(input: LossInput, settings: Values<S>): LossOutput;
+  /** Tokens picked from the whole mini-batch before any gradient, as `LossInput.picked`. */
+  pick?(inputs: readonly LossInput[], settings: Values<S>, random: Random): Uint8Array[];
+  /** What is wrong with settings that are right one by one, or undefined. */
+  check?(settings: Values<S>, run: AlgorithmSetting): string | undefined;
 }
 
-export type LossOptions =
-  | ({ readonly kind: 'clip'; readonly dual?: number } & Clip)
-  | ({ readonly kind: 'gspo' } & Clip)
-  | ({ readonly kind: 'gmpo' } & Clip)
-  | ({ readonly kind: 'cispo' } & Clip)
-  | { readonly kind: 'sapo'; readonly positive: number; readonly negative: number }
-  | { readonly kind: 'reinforce' }
-  | { readonly kind: 'dro'; readonly beta: number }
-  | ({
-      readonly kind: 'clip-cov';
-      readonly fraction: number;
-      readonly covariance: readonly [number, number];
-    } & Clip)
-  | { readonly kind: 'kl-cov'; readonly fraction: number; readonly coefficient: number }
-  | ({ readonly kind: 'dppo'; readonly divergence: 'tv' | 'kl'; readonly cap: number } & Clip)
-  | { readonly kind: 'custom'; readonly name: string; readonly compute: PolicyLoss };
+/** A loss of your own. It is code, so a batch trained with it is replayed from a program only. */
+export interface CustomLoss {
+  readonly kind: 'custom';
+  readonly name: string;
+  readonly compute: PolicyLoss;
+}
+
+/** A loss as data: `{ kind: 'clip', low: 0.2, high: 0.28, dual: 3 }`, or one of your own. */
+export type LossOptions = { readonly kind: string; readonly [setting: string]: unknown } | CustomLoss;
 
 export function createOutput({ logprobs: { length } }: LossInput): LossOutput {
   return {
