@@ -53,6 +53,10 @@ test('what is no override, no name or not closed is said with the word itself', 
   expect(() => parseOverrides(['a=[1,2'])).toThrow('"a=[1,2"');
 });
 
+test('an escaped quote ends no text', () => {
+  expect(valueIn(`a=${JSON.stringify({ a: '"', b: '{', c: ':' })}`)).toEqual({ a: '"', b: '{', c: ':' });
+});
+
 test('JSON of plain values comes back as it is', () => {
   const plain = fc.oneof(
     fc.integer(),

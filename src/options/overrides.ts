@@ -24,7 +24,7 @@ export function parseOverrides(words: readonly string[]): Override[] {
 }
 
 function isOpen(value: string): boolean {
-  const bare = value.replace(/"[^"]*"|'[^']*'/g, '');
+  const bare = value.replace(/"(?:[^"\\]|\\.)*"|'[^']*'/g, '');
   return (bare.match(/[[{]/g)?.length ?? 0) > (bare.match(/[\]}]/g)?.length ?? 0);
 }
 
@@ -79,10 +79,12 @@ function spaceAfterKeys(text: string): string {
   let quote = '';
   let depth = 0;
   let inKey = false;
+  let escaped = false;
   for (const character of text) {
     out += character;
     if (quote) {
-      if (character === quote) quote = '';
+      if (character === quote && !escaped) quote = '';
+      escaped = quote === '"' && character === '\\' && !escaped;
       continue;
     }
     if (character === '"' || character === "'") quote = character;
