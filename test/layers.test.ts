@@ -17,6 +17,7 @@ const STAGES = [
   'watch',
   'engine',
   'serve',
+  'torch',
 ];
 const SPINE = [
   'rollout',

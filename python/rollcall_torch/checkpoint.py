@@ -1,5 +1,6 @@
-"""A trainer's folder: the model in the Hugging Face layout (or its adapter in PEFT's), the value head beside it, and the
-optimizer's state below it in `optimizer/`, sharded (torch.distributed.checkpoint), to be read on any number of ranks."""
+"""A trainer's folder: the model in the Hugging Face layout (or its adapter in PEFT's), and below it, in `trainer/`, the
+value head and the optimizer's state: servers load every `*.safetensors` of a folder as weights of the model. The state is
+sharded (torch.distributed.checkpoint) and can be read on any number of ranks."""
 
 import json
 import shutil
@@ -12,7 +13,7 @@ from .adam import Adam
 from .errors import ConfigError
 from .group import Group
 from .lora import PEFT_PREFIX, LoraLinear, check_peft_config, first_factor, peft_config
-from .model import ModelOptions, Scorer
+from .model import ModelOptions, Scorer, compute_precision
 from .weights import (
     TOKENIZER_FILES,
     VALUE_HEAD,
@@ -27,8 +28,9 @@ from .weights import (
     weight_files,
 )
 
-OPTIMIZER = "optimizer"
-VALUE_HEAD_FILE = "value_head.safetensors"
+OPTIMIZER = "trainer/optimizer"
+EMBEDDED_OPTIMIZER = "trainer/optimizer.safetensors"
+VALUE_HEAD_FILE = "trainer/value_head.safetensors"
 ADAPTER_FILE = "adapter_model.safetensors"
 
 
@@ -47,15 +49,16 @@ def save(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOption
 
 
 def publish(directory: str, adapter: bool, scorer: Scorer, options: ModelOptions, group: Group) -> None:
-    """Weights alone, in bf16, or the adapter alone: what servers load."""
+    """Weights alone, in the precision of computing, or the adapter alone: what servers load."""
     if adapter and not options.lora:
         raise ConfigError("an adapter was asked for, but the trainer was opened without lora")
     files = FolderWriter(directory, group)
     if adapter:
         write_adapter(files, scorer, options)
     else:
-        write_config(files, options.path, torch.bfloat16)
-        files.model(merged(scorer, torch.bfloat16))
+        precision = compute_precision(options, group)
+        write_config(files, options.path, precision)
+        files.model(merged(scorer, precision))
     files.copy(options.path, TOKENIZER_FILES)
     files.commit()
 
@@ -82,7 +85,7 @@ def load(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOption
         state = adam.state()
         dcp.load(state, checkpoint_id=str(folder / OPTIMIZER))
         adam.steps = int(state["steps"])
-    elif (folder / "optimizer.safetensors").exists():
+    elif (folder / EMBEDDED_OPTIMIZER).exists():
         raise ConfigError(f"{directory}: its optimizer state was written by the embedded trainer; resume it there")
 
 
@@ -137,13 +140,14 @@ def write_config(files: FolderWriter, model: str, dtype: torch.dtype) -> None:
 
 def save_optimizer(directory: Path, adam: Adam, group: Group) -> None:
     """Written beside its name and renamed, so that a folder never has half a state."""
-    partial = directory / f".{OPTIMIZER}.partial"
+    final = directory / OPTIMIZER
+    partial = final.with_name(f".{final.name}.partial")
     if group.rank == 0:
         shutil.rmtree(partial, ignore_errors=True)
     group.wait_for_all()
     dcp.save(adam.state(), checkpoint_id=str(partial))
     group.wait_for_all()
     if group.rank == 0:
-        shutil.rmtree(directory / OPTIMIZER, ignore_errors=True)
-        partial.rename(directory / OPTIMIZER)
+        shutil.rmtree(final, ignore_errors=True)
+        partial.rename(final)
     group.wait_for_all()

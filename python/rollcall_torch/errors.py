@@ -18,4 +18,8 @@ class Abandoned(Exception):
 
 
 class OutOfMemory(Exception):
-    """The state of the models is lost; the group must be started again with smaller micro-batches."""
+    """The state of the models is lost; the group must be started again with fewer than these tokens at once."""
+
+    def __init__(self, tokens: int, why: object):
+        super().__init__(f"{tokens} tokens at once do not fit: {why}")
+        self.tokens = tokens

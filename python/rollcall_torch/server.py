@@ -134,10 +134,10 @@ def answer(calls: Calls, frame: Frame, stop: Any) -> tuple[Frame, bool]:
     except TOLD_AS_THEY_ARE as error:
         return failure(type(error).__name__, str(error)), False
     except OutOfMemory as error:
-        return failure("OutOfMemory", str(error)), True
+        return failure("OutOfMemory", str(error), tokens=error.tokens), True
     except Exception as error:  # noqa: BLE001 told to the client, whatever it is
         return failure(type(error).__name__, str(error)), calls.group.size > 1
 
 
-def failure(kind: str, message: str) -> Frame:
-    return Frame({"error": {"kind": kind, "message": message}})
+def failure(kind: str, message: str, **more: int) -> Frame:
+    return Frame({"error": {"kind": kind, "message": message, **more}})

@@ -89,7 +89,7 @@ class Trainer:
                 given = [self.gradient_tensor(gradients[name][places], results[name]) for name in names]
                 torch.autograd.backward([results[name] for name in names], given)
         except torch.OutOfMemoryError as error:
-            raise OutOfMemory(f"the backward of {self.tokens} tokens does not fit: {error}") from error
+            raise OutOfMemory(self.tokens, error) from error
 
     def discard(self, number: int) -> None:
         self.end_pass(number)
@@ -158,7 +158,7 @@ class Trainer:
                 return compute()
             except torch.OutOfMemoryError as error:
                 if self.group.size > 1 or self.tokens <= FEWEST_TOKENS:
-                    raise OutOfMemory(f"{self.tokens} tokens at once do not fit: {error}") from error
+                    raise OutOfMemory(self.tokens, error) from error
             self.tokens = max(FEWEST_TOKENS, self.tokens // 2)
             after_failure(self.scorer)
             if self.group.device.type == "cuda":

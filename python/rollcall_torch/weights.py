@@ -128,7 +128,6 @@ class FolderWriter:
         self.writes = group.rank == 0
         self.names: list[str] = []
         self.error: OSError | None = None
-        self.attempt(lambda: self.directory.mkdir(parents=True, exist_ok=True))
 
     def attempt(self, write: Callable[[], object]) -> None:
         """A failed write is told after the last gathering, so that no rank waits for this one."""
@@ -139,8 +138,15 @@ class FolderWriter:
                 self.error = error
 
     def partial(self, name: str) -> Path:
+        """Where a file of that name is written before it is renamed."""
         self.names.append(name)
-        return self.directory / f".{name}.partial"
+        path = self.beside(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def beside(self, name: str) -> Path:
+        final = self.directory / name
+        return final.with_name(f".{final.name}.partial")
 
     def json(self, name: str, value: object) -> None:
         self.attempt(lambda: self.partial(name).write_text(json.dumps(value, indent=2) + "\n"))
@@ -176,13 +182,13 @@ class FolderWriter:
         self.tensors(f"shard-{len(shards)}", shards[-1])
         final = [f"model-{at + 1:05}-of-{len(shards):05}.safetensors" for at in range(len(shards))]
         for at, name in enumerate(final):
-            self.attempt(lambda: os.rename(self.directory / f".shard-{at + 1}.partial", self.directory / f".{name}.partial"))
+            self.attempt(lambda: os.rename(self.beside(f"shard-{at + 1}"), self.beside(name)))
             self.names[self.names.index(f"shard-{at + 1}")] = name
         weight_map = {tensor: name for name, shard in zip(final, shards) for tensor in shard}
         self.json("model.safetensors.index.json", {"metadata": {}, "weight_map": weight_map})
 
     def commit(self) -> None:
         for name in self.names:
-            self.attempt(lambda: os.replace(self.directory / f".{name}.partial", self.directory / name))
+            self.attempt(lambda: os.replace(self.beside(name), self.directory / name))
         if not self.group.agree(self.error is None):
             raise ConfigError(f"{self.directory}: cannot be written ({self.error or 'see rank 0'})")

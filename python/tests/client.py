@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class WorkerError(Exception):
-    def __init__(self, kind: str, message: str):
+    def __init__(self, kind: str, message: str, **_: int):
         super().__init__(f"{kind}: {message}")
         self.kind = kind
 

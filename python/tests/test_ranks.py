@@ -17,7 +17,7 @@ def open_policy(worker: Worker, golden: Golden, **more) -> None:
 def weights_of(worker: Worker, directory, golden: Golden) -> dict[str, np.ndarray]:
     worker.call("save", model="policy", directory=str(directory))
     found = load_file(directory / "model.safetensors")
-    head = directory / "value_head.safetensors"
+    head = directory / "trainer" / "value_head.safetensors"
     return {**found, **(load_file(head) if head.exists() else {})}
 
 

@@ -29,6 +29,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   sft: async () => (await import('./sft.ts')).registerSft,
   show: async () => (await import('./show.ts')).registerShow,
   tools: async () => (await import('./tools.ts')).registerTools,
+  torch: async () => (await import('./torch.ts')).registerTorch,
   train: async () => (await import('./train.ts')).registerTrain,
   watch: async () => (await import('./watch.ts')).registerWatch,
 };

@@ -1,0 +1,149 @@
+/** The `Trainer` port on a PyTorch worker group. */
+import { rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import type { WeightUpdate } from '../inference/server.ts';
+import type { AdamOptions, Outputs, Pass, Row, ScoreOptions, Trainer } from '../training/trainer.ts';
+import type { Reply, WorkerConnection } from './connection.ts';
+import { gradientArrays, rowArrays, spreadOutputs } from './rows.ts';
+import type { OpenModel, WorkerGroup } from './worker-group.ts';
+
+/** Versions whose folders stay; a server may still be reading the last one. */
+const KEPT_VERSIONS = 2;
+
+export interface PublishOptions {
+  /** Visible to the servers under the same path. */
+  readonly directory: string;
+  readonly send: 'weights' | 'adapter';
+}
+
+/** Opens a model in the group; `params` are those of the protocol's `open`. */
+export async function openTorchTrainer(
+  group: WorkerGroup,
+  name: string,
+  params: Readonly<Record<string, unknown>>,
+  publishing: PublishOptions,
+): Promise<TorchTrainer> {
+  const { model, reply } = await group.open(name, params);
+  return new TorchTrainer(group, name, model, reply, publishing);
+}
+
+export class TorchTrainer implements Trainer {
+  readonly can: Trainer['can'];
+  readonly publishes: WeightUpdate['kind'];
+  readonly #group: WorkerGroup;
+  readonly #name: string;
+  readonly #model: OpenModel;
+  readonly #publishing: PublishOptions;
+  readonly #written: string[] = [];
+  #tokens: number;
+
+  constructor(
+    group: WorkerGroup,
+    name: string,
+    model: OpenModel,
+    { values }: Reply,
+    publishing: PublishOptions,
+  ) {
+    this.#group = group;
+    this.#name = name;
+    this.#model = model;
+    this.#publishing = publishing;
+    this.can = new Set(values['can'] as Iterable<'entropy'>);
+    this.publishes = publishing.send === 'adapter' ? 'lora' : 'disk';
+    this.#tokens = Number(values['tokens']);
+  }
+
+  /** What all ranks compute at once; less after one ran out of memory. */
+  get tokensPerCall(): number {
+    return this.#tokens;
+  }
+
+  async score(rows: readonly Row[], { signal, ...how }: ScoreOptions): Promise<Outputs> {
+    if (rows.length === 0) return spreadOutputs(new Map(), rows, []);
+    const arrays = rowArrays(rows);
+    const reply = await this.#group.call((connection) =>
+      connection.call('score', { model: this.#name, ...how }, arrays, signal),
+    );
+    this.#note(reply);
+    return spreadOutputs(reply.arrays, rows, how.outputs);
+  }
+
+  async forward(rows: readonly Row[], { signal, ...how }: ScoreOptions): Promise<Pass> {
+    const arrays = rowArrays(rows);
+    const model = this.#name;
+    const compute = async (connection: WorkerConnection, generation: number) => {
+      const reply = await connection.call('forward', { model, ...how }, arrays, signal);
+      return { reply, generation };
+    };
+    const computed = await this.#group.call(compute);
+    this.#note(computed.reply);
+    return {
+      outputs: spreadOutputs(computed.reply.arrays, rows, how.outputs),
+      backward: async (gradients) => {
+        const given = gradientArrays(gradients, rows);
+        await this.#group.call(async (connection, generation) => {
+          const isKept = computed.generation === generation;
+          const { reply } = isKept ? computed : await compute(connection, generation);
+          await connection.call('backward', { model, pass: reply.values['pass'] }, given);
+        });
+        this.#model.journal.add({ kind: 'backward', forward: { ...how }, rows: arrays, gradients: given });
+      },
+      discard: () =>
+        this.#group.call(async (connection, generation) => {
+          if (computed.generation !== generation) return; // it went with its group
+          await connection.call('discard', { model, pass: computed.reply.values['pass'] });
+        }),
+    };
+  }
+
+  async optimStep(adam: AdamOptions): Promise<{ readonly gradNorm: number; readonly skipped: boolean }> {
+    const params = { ...adam };
+    const { values } = await this.#group.call((connection) =>
+      connection.call('optimStep', { model: this.#name, adam: params }),
+    );
+    this.#model.journal.add({ kind: 'step', adam: params });
+    return { gradNorm: toNumber(values['gradNorm']), skipped: values['skipped'] === true };
+  }
+
+  async publish(version: number): Promise<WeightUpdate> {
+    const { directory, send } = this.#publishing;
+    const path = join(resolve(directory), `version-${version}`);
+    await rm(path, { recursive: true, force: true });
+    const params = { model: this.#name, directory: path, adapter: send === 'adapter' };
+    await this.#group.call((connection) => connection.call('publish', params));
+    if (!this.#written.includes(path)) this.#written.push(path);
+    while (this.#written.length > KEPT_VERSIONS)
+      await rm(this.#written.shift()!, { recursive: true, force: true });
+    return send === 'adapter'
+      ? { kind: 'lora', version, name: `policy@${version}`, path }
+      : { kind: 'disk', version, path };
+  }
+
+  async save(directory: string): Promise<void> {
+    const path = resolve(directory);
+    await this.#group.call((connection) => connection.call('save', { model: this.#name, directory: path }));
+    this.#model.journal.saved(path);
+  }
+
+  async load(directory: string): Promise<void> {
+    const path = resolve(directory);
+    await this.#group.call((connection) => connection.call('load', { model: this.#name, directory: path }));
+    this.#model.journal.loaded(path);
+  }
+
+  async close(): Promise<void> {
+    await this.#group.close(this.#name);
+    for (const path of this.#written.splice(0)) await rm(path, { recursive: true, force: true });
+  }
+
+  #note({ values }: Reply): void {
+    this.#tokens = Number(values['tokens']);
+  }
+}
+
+/** JSON has no word for what is not finite: Python's are `nan`, `inf` and `-inf`. */
+function toNumber(value: unknown): number {
+  if (typeof value === 'number') return value;
+  if (value === 'inf') return Number.POSITIVE_INFINITY;
+  return value === '-inf' ? Number.NEGATIVE_INFINITY : Number.NaN;
+}
