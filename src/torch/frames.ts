@@ -2,8 +2,6 @@
 import { TrainerError } from '../errors.ts';
 import { messageOf } from '../lib/error-message.ts';
 
-export type Numbers = Int32Array<ArrayBuffer> | Uint8Array<ArrayBuffer> | Float32Array<ArrayBuffer>;
-
 export interface WireArray {
   readonly shape: readonly number[];
   readonly data: Int32Array | Uint8Array | Float32Array;
