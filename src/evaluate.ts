@@ -15,6 +15,7 @@ export interface EvaluateOptions<T = Task>
   readonly attempts?: number;
 }
 
+/** The result of an evaluation: figures by data source, and all trajectories. */
 export interface Evaluation<T = Task> {
   readonly name: string;
   /** By data source. */

@@ -267,6 +267,7 @@ export interface Progress {
   readonly tokens?: number;
 }
 
+/** All options of `train`. Only `model`, `tasks`, `agent`, `rewards` and `runDir` have no default. */
 export type TrainOptions<T = Task> = Given<typeof OPTIONS> & RunParts<T>;
 export type ResolvedOptions<T = Task> = PlainOptions & RunParts<T>;
 

@@ -44,11 +44,13 @@ export interface SftOptions {
   readonly onProgress?: (progress: Progress) => void;
 }
 
+/** A demonstration as a row of a dataset: messages, and the tools that they use. */
 export interface DemonstrationRow {
   readonly messages: readonly Message[];
   readonly tools?: readonly ToolSchema[];
 }
 
+/** What `sft` reports after each update. */
 export interface SftReport {
   readonly step: number;
   readonly steps: number;
@@ -66,6 +68,7 @@ const ADAM: AdamOptions = {
   clipNorm: 1,
 };
 
+/** Supervised training on demonstrations: an async iterable of reports. */
 export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void, void> {
   const { runDir, steps, seed = 1, demonstrationsPerStep = 32, checkpointEvery = 100, signal } = options;
   if (!(steps >= 1)) throw new ConfigError(`steps is ${steps}; use a whole number of 1 or more`);

@@ -6,6 +6,7 @@
 /** One row of a dataset, as the user wrote it. */
 export type Task = Readonly<Record<string, unknown>>;
 
+/** A JSON Schema as plain data. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
 /** A tool as the model is told of it: OpenAI's function form. Nested schema keys are kept as they are. */
@@ -29,10 +30,12 @@ export interface ImageRef {
   readonly tokens: number;
 }
 
+/** A piece of a message: text or an image. */
 export type ContentPart =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image'; readonly image: ImageRef };
 
+/** The content of a message: plain text, or text with images. */
 export type Content = string | readonly ContentPart[];
 
 /** A call that could be read. What could not is a `Problem`. */
@@ -42,6 +45,7 @@ export interface ToolCall {
   readonly arguments: Readonly<Record<string, unknown>>;
 }
 
+/** A message of a dialogue, by role. */
 export type Message =
   | { readonly role: 'system'; readonly content: Content }
   | { readonly role: 'user'; readonly content: Content }

@@ -15,6 +15,7 @@ interface Export {
   readonly name: string;
   /** What is declared, behind all re-exports. */
   readonly symbol: ts.Symbol;
+  readonly comment: string;
 }
 
 let exported: Export[];
@@ -28,11 +29,11 @@ beforeAll(() => {
   const checker = program.getTypeChecker();
   exported = ENTRIES.flatMap((entry) => {
     const module = checker.getSymbolAtLocation(program.getSourceFile(resolve(entry))!)!;
-    return checker.getExportsOfModule(module).map((symbol) => ({
-      entry,
-      name: symbol.name,
-      symbol: symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol,
-    }));
+    return checker.getExportsOfModule(module).map((one) => {
+      const symbol = one.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(one) : one;
+      const comment = ts.displayPartsToString(symbol.getDocumentationComment(checker)).trim();
+      return { entry, name: one.name, symbol, comment };
+    });
   });
 }, 60_000);
 
@@ -46,6 +47,13 @@ test('a name means one thing, wherever it is imported from', () => {
   const meanings = new Map<string, Set<ts.Symbol>>();
   for (const { name, symbol } of exported) meanings.set(name, (meanings.get(name) ?? new Set()).add(symbol));
   expect([...meanings].filter(([, symbols]) => symbols.size > 1).map(([name]) => name)).toEqual([]);
+});
+
+test('every export has a comment that is a sentence', () => {
+  const isSentence = (comment: string) => /^(?:[A-Z0-9`]|verl's )[\s\S]+[.:)]/.test(comment);
+  const isModule = ({ symbol }: Export) => (symbol.flags & ts.SymbolFlags.ValueModule) !== 0; // `errors`
+  const missing = exported.filter((one) => !isModule(one) && !isSentence(one.comment));
+  expect(missing.map(({ entry, name }) => `${entry}: ${name}`)).toEqual([]);
 });
 
 test('the examples import only the package by its name, other packages and themselves', () => {

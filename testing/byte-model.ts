@@ -22,6 +22,7 @@ const SPECIAL = [
   '<|image_pad|>',
 ];
 
+/** The chat template of the byte model: ChatML with tools, reasoning and images. */
 export const BYTE_TEMPLATE = [
   "{%- if tools %}{{- '<|im_start|>system\\nTools:\\n' }}",
   "{%- for tool in tools %}{{- tool | tojson + '\\n' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endif %}",

@@ -25,6 +25,7 @@ export type ScriptedReply =
   | { readonly text: string; readonly finish?: 'stop' | 'length' }
   | { readonly ids: readonly number[]; readonly finish?: 'stop' | 'length' };
 
+/** What a scripted engine answers, and how long it takes. */
 export interface ScriptedEngineOptions {
   /** Answers a request; throwing fails it, as a server that is gone would. */
   readonly reply: (request: ScriptedRequest) => ScriptedReply | Promise<ScriptedReply>;

@@ -55,6 +55,7 @@ export interface SimulatedHardware {
   readonly updateMs?: number;
 }
 
+/** The hardware and the work of a simulated engine. */
 export interface SimulatedEngineOptions {
   readonly clock: Clock;
   readonly hardware: SimulatedHardware;
@@ -78,6 +79,7 @@ export interface SimulatedStatistics {
   readonly mostHeldTokens: number;
 }
 
+/** An inference server in virtual time: batches, caches and preempts like a real one, without computing tokens. */
 export function simulatedEngine(options: SimulatedEngineOptions): SimulatedEngine {
   return new SimulatedEngine(options);
 }

@@ -12,6 +12,7 @@ import { createRandom, hashSeed } from '../src/lib/random.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../src/watch/trajectory-store.ts';
 import { tokensBySeed } from './simulated-sequence.ts';
 
+/** One turn of a simulated trajectory, in tokens and milliseconds. */
 export interface SimulatedTurn {
   readonly replyTokens: number;
   /** Tools and users; 0 after the last reply. */
@@ -36,6 +37,7 @@ export interface LogNormal {
   readonly most?: number;
 }
 
+/** The distributions from which trajectories are drawn. */
 export interface SimulatedShape {
   readonly promptTokens: LogNormal;
   /** A number, or drawn for each trajectory. */
@@ -153,6 +155,7 @@ export interface PlayedTrajectory {
   readonly servers: readonly string[];
 }
 
+/** Where a simulated trajectory is played. */
 export interface PlayOptions {
   readonly server: Pick<InferenceServer, 'generate' | 'ended'>;
   readonly clock: Clock;

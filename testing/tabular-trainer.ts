@@ -23,6 +23,7 @@ export interface TabularTrainer extends Trainer {
   ): { ids: Int32Array; logprobs: Float32Array };
 }
 
+/** A trainer whose model is a table of logits, computed in float64: small enough to check by hand. */
 export function tabularTrainer(options: {
   readonly vocabulary: number;
   readonly can?: Trainer['can'];

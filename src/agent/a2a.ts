@@ -12,6 +12,7 @@ import type { ResultLimits } from './class-tool.ts';
 import { type Tool, type ToolBox, tool } from './tool.ts';
 import { fromA2aSkills, SCHEMAS_EXTENSION } from './tool-schemas.ts';
 
+/** Which A2A agents are asked, and how. */
 export interface A2aToolsOptions extends ResultLimits {
   /** Where the agent lives; its card is at `/.well-known/agent-card.json` under it. */
   readonly url: string;
@@ -20,6 +21,7 @@ export interface A2aToolsOptions extends ResultLimits {
   readonly timeoutMs?: number;
 }
 
+/** The skills of A2A agents as tools. */
 export async function a2aTools(options: A2aToolsOptions): Promise<ToolBox> {
   const { url, names } = options;
   const { ClientFactory } = await import('@a2a-js/sdk/client'); // heavy, and most runs have no such agent

@@ -27,12 +27,14 @@ const PYTHON_LOOPS: Readonly<Record<string, string>> = {
   GSM8KToolAgentLoop: 'tool_agent',
 };
 
+/** What the agents of a file may refer to: its folder, tools, and the built-in agents. */
 export interface AgentModuleOptions<T> {
   readonly directory: string;
   readonly tools: readonly Tool[];
   readonly builtIn: Readonly<Record<string, Agent<T>>>;
 }
 
+/** The agents that a YAML file in verl's form names. */
 export async function loadAgentFile<T = Task>(
   path: string,
   options: Omit<AgentModuleOptions<T>, 'directory'>,

@@ -10,6 +10,7 @@ export interface Model {
   chat(options?: ChatOptions): Chat;
 }
 
+/** What an agent is given for one attempt: its task, the model, and where it stands. */
 export interface AgentContext<T = Task> {
   readonly task: T;
   readonly taskIndex: number;
@@ -42,6 +43,7 @@ export interface Agent<T = Task> {
   run(context: AgentContext<T>): Promise<void>;
 }
 
+/** Options of an agent beside its function. */
 export interface AgentOptions {
   readonly name?: string;
   readonly tools?: readonly Tool[];

@@ -10,6 +10,7 @@ import type { Stop } from './stops.ts';
 import type { Tool } from './tool.ts';
 import { singleTurn, type ToolLoopOptions, toolLoop } from './tool-loop.ts';
 
+/** What the built-in agents share: tools, users, stop conditions. */
 export interface BuiltInAgentOptions<T> {
   readonly prompt: ToolLoopOptions<T>['prompt'];
   readonly tools: readonly Tool[];
@@ -29,6 +30,7 @@ export function builtInAgents<T = Task>(options: BuiltInAgentOptions<T>): Record
   };
 }
 
+/** The agents, and how a task names one of them. */
 export interface AgentsByNameOptions<T> {
   readonly agents: Readonly<Record<string, Agent<T>>>;
   /** For tasks that name none. */

@@ -9,6 +9,7 @@ import { type Tool, type ToolContext, type ToolOutput, type ToolResult, tool } f
 type Kwargs = Readonly<Record<string, unknown>>;
 type Maybe<R> = R | Promise<R>;
 
+/** A tool as a class, made once for each trajectory, in verl's form. */
 export interface ClassTool {
   /** Instead of a `tool_schema` in the file. */
   readonly toolSchema?: ToolSchema;
@@ -29,6 +30,7 @@ export interface ResultLimits {
   readonly keep?: Tool['keep'];
 }
 
+/** A tool from a class in verl's form. */
 export function classTool(instance: ClassTool, schema: ToolSchema, limits: ResultLimits = {}): Tool {
   const { name, description, parameters } = schema.function;
   const kwargs = (task: Task, kind: string) => toolKwargs(task, name)[kind] ?? {};

@@ -18,6 +18,7 @@ import { isCorrect, type Stop, toolSucceeded } from './stops.ts';
 import { checkToolNames, type Keep, type Tool, type ToolBox } from './tool.ts';
 import { loadToolFile, toolsFromConfig } from './tool-file.ts';
 
+/** An agent as plain data, as YAML and overrides write it. */
 export interface AgentDescription {
   /** For rows without `agent_name`. */
   readonly default: string;
@@ -30,6 +31,7 @@ export interface AgentDescription {
   readonly stopOnCorrect: boolean;
 }
 
+/** Tools as plain data: files, names and limits. */
 export interface ToolsDescription {
   readonly file: string | null;
   /** A module whose exported tools are all offered. */
@@ -43,6 +45,7 @@ export interface ToolsDescription {
   readonly keep: string;
 }
 
+/** What it takes to open an agent that is described as data. */
 export interface DescribedAgentOptions {
   readonly agent: AgentDescription;
   readonly tools: ToolsDescription;
@@ -55,6 +58,7 @@ export interface DescribedAgentOptions {
   readonly warn?: (message: string) => void;
 }
 
+/** An agent made from data, and the tools and users that must be closed after it. */
 export interface OpenedAgent {
   readonly agent: Agent<TaskRow>;
   /** Throws a ConfigError for a task that asks for a tool or a simulated user that does not exist. */
@@ -63,6 +67,7 @@ export interface OpenedAgent {
   close(): Promise<void>;
 }
 
+/** Makes an agent from its description. */
 export async function openDescribedAgent(options: DescribedAgentOptions): Promise<OpenedAgent> {
   const { agent, directory, warn } = options;
   const box = await openTools(options.tools, directory);

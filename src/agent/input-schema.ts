@@ -28,6 +28,7 @@ interface Issue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
+/** What describes a tool's input: a Standard Schema (zod and others) or a JSON Schema. */
 export type InputSchema = StandardSchema | JsonSchema;
 
 /** What `run` is given: the schema's output, or any object for a plain JSON schema. */

@@ -24,6 +24,7 @@ export type McpServerConfig =
     }
   | { readonly url: string; readonly headers?: Readonly<Record<string, string>> };
 
+/** Which MCP servers are asked, and how. */
 export interface McpToolsOptions extends ResultLimits {
   readonly servers: Readonly<Record<string, McpServerConfig>>;
   /** Only these tools; all if left out. */

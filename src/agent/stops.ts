@@ -4,6 +4,7 @@ import type { TrajectoryReward } from '../reward/reward.ts';
 import type { Task, ToolRun } from '../types.ts';
 import type { AgentContext } from './agent.ts';
 
+/** What a stop condition sees of a loop between two replies. */
 export interface LoopProgress<T = Task> {
   readonly context: AgentContext<T>;
   /** All replies so far, the last one last. */

@@ -66,6 +66,7 @@ const shortEntry = z.strictObject({
   config: z.record(z.string(), z.unknown()).nullish(),
 });
 
+/** The tools that a YAML file in verl's form describes. */
 export async function loadToolFile(path: string, limits: ResultLimits = {}): Promise<ToolBox> {
   let content: unknown;
   try {

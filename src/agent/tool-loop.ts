@@ -7,6 +7,7 @@ import type { Tool } from './tool.ts';
 
 type Prompt = string | readonly Message[];
 
+/** Options of `toolLoop`: the prompt, the tools, when to stop. */
 export interface ToolLoopOptions<T> {
   /** The user's first words, or the whole dialogue so far; of the task, or the same for all. */
   readonly prompt: Prompt | ((task: T, context: Pick<AgentContext<T>, 'image'>) => Prompt | Promise<Prompt>);

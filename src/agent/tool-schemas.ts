@@ -5,21 +5,25 @@
  */
 import type { JsonSchema, ToolSchema } from '../types.ts';
 
+/** A tool as MCP describes it. */
 export interface McpToolDefinition {
   readonly name: string;
   readonly description?: string | undefined;
   readonly inputSchema: JsonSchema;
 }
 
+/** The schema of a tool from its MCP definition. */
 export function fromMcpTool({ name, description = '', inputSchema }: McpToolDefinition): ToolSchema {
   const { $schema: _, ...parameters } = inputSchema; // costs tokens, says nothing to a model
   return { type: 'function', function: { name, description, parameters } };
 }
 
+/** The MCP definition of a tool. */
 export function toMcpTool({ function: { name, description, parameters } }: ToolSchema): McpToolDefinition {
   return { name, description, inputSchema: { type: 'object', ...parameters } };
 }
 
+/** A skill as A2A describes it. */
 export interface A2aSkill {
   readonly id: string;
   readonly name: string;
@@ -29,6 +33,7 @@ export interface A2aSkill {
   readonly outputModes?: readonly string[];
 }
 
+/** The extension of an A2A agent card that carries input schemas. */
 export interface A2aExtension {
   readonly uri: string;
   readonly description?: string;
@@ -38,6 +43,7 @@ export interface A2aExtension {
 
 export const SCHEMAS_EXTENSION = 'urn:rollcall:tool-schemas:v1';
 
+/** Tools as A2A skills, with their input schemas in an extension. */
 export function toA2aSkills(schemas: readonly ToolSchema[]): { skills: A2aSkill[]; extension: A2aExtension } {
   return {
     skills: schemas.map(({ function: { name, description } }) => ({
@@ -57,6 +63,7 @@ export function toA2aSkills(schemas: readonly ToolSchema[]): { skills: A2aSkill[
   };
 }
 
+/** The schemas of tools from A2A skills. */
 export function fromA2aSkills(
   skills: readonly A2aSkill[],
   extensions: readonly A2aExtension[] = [],

@@ -15,6 +15,7 @@ export interface TrajectorySoFar {
   readonly extra: Record<string, unknown>;
 }
 
+/** What a tool is given beside its input: the trajectory, its state, a signal. */
 export interface ToolContext<State = undefined> {
   /** What `open` made for this trajectory. */
   readonly state: State;
@@ -29,6 +30,7 @@ export interface ToolContext<State = undefined> {
 /** Text and JSON go to the model as they are; the long form adds what is not for the model. */
 export type ToolOutput = string | number | boolean | null | undefined | ToolResult | object;
 
+/** The whole form of what a tool returns: text for the model, images, a reward, metrics. */
 export interface ToolResult {
   readonly content: string;
   readonly images?: readonly ImageRef[];
@@ -40,6 +42,7 @@ export interface ToolResult {
 /** Which part of a result that is too long is kept. */
 export type Keep = 'head' | 'tail' | 'both ends';
 
+/** A tool: its name, description, input and function, and how it is limited. */
 export interface ToolOptions<Schema extends InputSchema, State> {
   readonly name: string;
   readonly description: string;

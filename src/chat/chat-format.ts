@@ -11,6 +11,7 @@ import { type Guard, imagesOf, probeShape, templateMessage, templateTools } from
 import type { Tokenizer } from './tokenizer.ts';
 import type { Extension, Rendered } from './transcript.ts';
 
+/** What a chat format is made of: tokenizer, template, tool-call format. */
 export interface ChatFormatOptions {
   readonly tokenizer: Tokenizer;
   /** The model's Jinja chat template. */

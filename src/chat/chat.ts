@@ -9,6 +9,7 @@ import type { Content, ImageRef, Message, Segment, ToolCall, ToolRun, ToolSchema
 import type { ChatFormat, Reply } from './format.ts';
 import { expansion, type Rendered, type TokenSpan, Transcript } from './transcript.ts';
 
+/** How a chat begins: its first messages and its tools. */
 export interface ChatOptions {
   readonly system?: string;
   /** The dialogue so far; none of it is trained. */
@@ -20,6 +21,7 @@ export interface ChatOptions {
   readonly toolSchemas?: readonly ToolSchema[];
 }
 
+/** What one reply is sampled with, where it differs from the chat. */
 export interface SampleOptions extends Partial<Omit<SamplingParams, 'seed' | 'stopIds'>> {
   /** False: sampled, but not trained. A reply of another temperature, truncation or penalty than the run's is never trained. */
   readonly trained?: boolean;
@@ -41,6 +43,7 @@ export interface ChatReply extends Reply {
 /** A call that was run outside of `runTools`. */
 export type OutsideRun = Omit<ToolRun, 'milliseconds'>;
 
+/** A dialogue with the policy. Every reply is recorded token by token in the trajectory. */
 export interface Chat {
   /** The dialogue, with what is queued for the next prompt. */
   readonly messages: readonly Message[];

@@ -16,6 +16,7 @@ export interface ModelFiles {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
+/** The tokenizer, templates and configuration of a model, by folder or hub name. */
 export async function loadModelFiles(
   nameOrPath: string,
   options: ModelFolderOptions = {},

@@ -11,6 +11,7 @@ export interface SelfTestCheck {
   readonly detail?: string;
 }
 
+/** Every check that a chat format went through. */
 export interface SelfTestReport {
   readonly passed: boolean;
   readonly checks: readonly SelfTestCheck[];

@@ -59,6 +59,7 @@ export function datasetOf(source: Source, options: DatasetOptions = {}): Dataset
   return view({ source, length: source.count, change: (row) => row, options, bad: [] });
 }
 
+/** A dataset of rows that are in memory. */
 export function arrayDataset<T extends object>(rows: readonly T[], name?: string): Dataset<T> {
   return datasetOf(arraySource(rows as readonly DataRow[], name)) as unknown as Dataset<T>;
 }

@@ -10,8 +10,11 @@ import { type DataRow, joinSources, type Source } from './source.ts';
 
 type Paths = string | readonly string[];
 
+/** A dataset of one JSON object a line. */
 export const jsonl = (path: Paths, options?: DatasetOptions) => openWith(path, jsonlSource, options);
+/** A dataset of CSV rows; the first line names the columns. */
 export const csv = (path: Paths, options?: DatasetOptions) => openWith(path, csvSource, options);
+/** A dataset of parquet rows, read in row groups. */
 export const parquet = (path: Paths, options?: DatasetOptions & { readonly columns?: readonly string[] }) =>
   openWith(path, (file) => parquetSource(file, options?.columns), options);
 

@@ -19,6 +19,7 @@ export interface CounterModule {
   readonly argument?: unknown;
 }
 
+/** How long a prompt may be, and what happens to longer ones. */
 export interface PromptLengthOptions {
   readonly maxTokens: number;
   /**

@@ -25,6 +25,7 @@ export interface SamplerState {
   readonly ranked?: readonly (readonly [index: number, success: number])[];
 }
 
+/** The order in which tasks are taken. */
 export type SamplerOptions =
   /** Every epoch in another random order. */
   | { readonly kind: 'shuffle' }

@@ -42,6 +42,7 @@ export interface TaskRow extends Task {
   readonly extraInfo: Fields;
 }
 
+/** Which columns hold the prompt and its images, and whether tool arguments must be there. */
 export interface TaskRowOptions {
   /** Column of the prompt. */
   readonly promptKey?: string;

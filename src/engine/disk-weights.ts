@@ -8,6 +8,7 @@ import type { WeightTensor } from '../inference/server.ts';
 import type { Trainer } from '../training/trainer.ts';
 import { FileSet, readJson, TOKENIZER_FILES } from './model/files.ts';
 
+/** Where the folders of weight versions are written, and how many are kept. */
 export interface DiskWeightsOptions {
   /** Folder of the model that is trained: its configuration and tokenizer go along. */
   readonly model: string;

@@ -3,6 +3,7 @@ import { type EmbeddedServer, openServer } from './server.ts';
 import type { LoraOptions } from './training/lora.ts';
 import { type EmbeddedTrainer, openTrainer } from './training/trainer.ts';
 
+/** How the embedded engine computes: threads, kernels, memory, low-rank adapters. */
 export interface EmbeddedOptions {
   /** Threads that compute, for the trainer and for each server; default the machine's parallelism. */
   readonly threads?: number;

@@ -1,5 +1,6 @@
 import type { ServerLoad } from '../inference/server.ts';
 
+/** How the limit of requests in flight is found while a run goes on. */
 export interface CeilingRules {
   /** Requests in flight per server at the start. */
   readonly first: number;

@@ -22,6 +22,7 @@ import { firstCome } from './policies/first-come.ts';
 import { type RouteRules, route } from './route.ts';
 import type { Policy } from './scheduling-view.ts';
 
+/** How requests are spread over servers, retried and limited. */
 export interface GatewayOptions extends Partial<RouteRules> {
   /** Tries of one request, over all servers. */
   readonly tries?: number;

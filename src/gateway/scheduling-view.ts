@@ -35,6 +35,7 @@ export interface ServerView {
   readonly keptTokens: number;
 }
 
+/** What a scheduling policy sees: waiting requests and servers. */
 export interface SchedulingView {
   readonly now: number;
   /** In order of arrival. */

@@ -14,6 +14,7 @@ export interface ServerFactory {
   open(model: string, options?: OpenServersOptions): Promise<readonly InferenceServer[]>;
 }
 
+/** How weights reach servers through a folder. */
 export interface DiskOptions {
   /** A folder that this process and all servers see under the same path; default a temporary one of this machine. */
   readonly directory?: string;
@@ -21,6 +22,7 @@ export interface DiskOptions {
   readonly send?: 'weights' | 'adapter';
 }
 
+/** What a run tells servers when it opens them. */
 export interface OpenServersOptions {
   /** The bytes of an image that a request names. */
   readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;

@@ -5,6 +5,7 @@ import type { CheckedServer } from './check-server.ts';
 import type { HttpOptions } from './http/client.ts';
 import type { LaunchCommand, LaunchOptions } from './launch.ts';
 
+/** An inference engine in the registry: how to connect to it, how to start it, what it can. */
 export interface Engine {
   readonly name: string;
   /** The client of a server that runs. */
@@ -15,6 +16,7 @@ export interface Engine {
   readonly verlNames?: readonly string[];
 }
 
+/** Where an HTTP server is, what it does not say about itself, and how long updates may take. */
 export interface HttpServerOptions extends HttpOptions {
   readonly url: string;
   /** Version of the weights the server runs with now. */
@@ -27,6 +29,7 @@ export interface HttpServerOptions extends HttpOptions {
   readonly updateTimeoutMs?: number;
 }
 
+/** How an engine is started as a process. */
 export interface LaunchRecipe {
   /** Whether servers run on GPUs, which are then divided among them. */
   readonly onGpus: boolean;

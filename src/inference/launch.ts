@@ -7,6 +7,7 @@ import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import type { Engine } from './engine.ts';
 import { isPortTaken, portOwner } from './port.ts';
 
+/** How many servers are started, on which ports and GPUs. */
 export interface LaunchOptions {
   readonly model: string;
   /** The first server's; each further one takes the next. */
@@ -21,6 +22,7 @@ export interface LaunchOptions {
   readonly gpus?: readonly string[];
 }
 
+/** One process to start: its program, its words and its environment. */
 export interface LaunchCommand {
   readonly program: string;
   readonly arguments: readonly string[];

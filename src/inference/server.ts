@@ -34,6 +34,7 @@ export interface RequestPlace {
   readonly turn: number;
 }
 
+/** A request for tokens: the prompt's ids and how to sample. */
 export interface GenerateRequest {
   /** Unique in flight; never a prefix of another id. */
   readonly id: string;
@@ -52,6 +53,7 @@ export interface GenerateRequest {
   onTokens?(ids: Int32Array, logprobs: Float32Array): void;
 }
 
+/** Sampled ids with their log-probs, and the version of the weights behind each. */
 export interface GenerateResult {
   /** As sampled, the stop token included. */
   readonly ids: Int32Array;
@@ -90,6 +92,7 @@ export type WeightUpdate =
   /** The trainer has moved the weights to its own servers, which note the version; one that has them not refuses. */
   | { readonly kind: 'pushed'; readonly version: number };
 
+/** What a server says about itself: its model, its limits, what it can. */
 export interface ServerInfo {
   /** Name of the engine, as the server states it. */
   readonly engine: string;

@@ -8,6 +8,7 @@ export interface Clock {
   timer(milliseconds: number, fire: () => void): () => void;
 }
 
+/** The clock of the machine. */
 export function realClock(): Clock {
   const began = performance.now();
   return {

@@ -23,6 +23,7 @@ export interface Random {
   readonly state: number;
 }
 
+/** A random source that always gives the same numbers for the same seed. */
 export function createRandom(seed: number): Random {
   let state = seed >>> 0;
   const next = () => {

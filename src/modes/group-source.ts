@@ -7,6 +7,7 @@ import type { InferenceServer } from '../inference/server.ts';
 import type { Group, Metrics } from '../types.ts';
 import type { Mode } from './mode.ts';
 
+/** Where a step takes its groups from; each mode is one. */
 export interface GroupSource<T> {
   /** The groups that the step trains on, in the order in which they were admitted. */
   take(step: number): Promise<{ readonly groups: readonly Group<T>[]; readonly metrics: Metrics }>;
@@ -30,6 +31,7 @@ export interface GroupRollout<T> {
   scoreBatch(groups: readonly Group<T>[]): Promise<readonly Group<T>[]>;
 }
 
+/** What a mode is wired to: tasks, rollouts and versions. */
 export interface ScheduleParts<T> {
   readonly tasksPerStep: number;
   readonly attemptsPerTask: number;
@@ -81,6 +83,7 @@ export interface FinishedGroup<T> extends AdmittedGroup {
   readonly judged?: boolean;
 }
 
+/** One group to roll out: its task, how many attempts are wanted, and what cancels it. */
 export interface GroupRequest<T> extends Omit<AdmittedGroup, 'order' | 'place' | 'version'> {
   readonly index: number;
   readonly task: T;

@@ -13,8 +13,10 @@ export const MODE_KINDS = [
   'tail-rounds',
 ] as const;
 
+/** The name of a mode. */
 export type ModeKind = (typeof MODE_KINDS)[number];
 
+/** When groups are rolled out, and with which weights; made by `synchronous()`, `asynchronous()` and the others. */
 export interface Mode {
   readonly kind: ModeKind;
   /** For asynchronous and partial: versions that the weights may be ahead of a group when it is trained. */

@@ -25,6 +25,7 @@ export interface RunRequest {
   exists?(path: string): boolean;
 }
 
+/** A run described as data, with everything that was accepted, ignored or refused. */
 export interface ResolvedRun {
   readonly options: DescribedRun;
   /** Our paths that somebody set, with the key it was given under. */
@@ -48,6 +49,7 @@ interface Entry {
   readonly from: Given;
 }
 
+/** Reads a run from YAML and overrides; verl's keys are understood. */
 export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   const environment = request.environment ?? process.env;
   const exists = request.exists ?? existsSync;

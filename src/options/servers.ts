@@ -10,6 +10,7 @@ import { engineNamed } from '../inference/engines.ts';
 import { type Launched, type LaunchOptions, launchCommands, startServers } from '../inference/launch.ts';
 import { realClock, sleep } from '../lib/clock.ts';
 
+/** Where inference servers are, or how they are started, and how weights reach them. */
 export interface ServersOptions {
   /** Servers that run, such as `http://gpu-1:30000`; one per replica. */
   readonly urls?: readonly string[];
@@ -35,7 +36,7 @@ export interface ServersOptions {
 const CHECK_TEXT = 'Compute 12×(34+5), then say “done” – naïve café, 東京.\n';
 const POLL_MS = 500;
 
-/** `train({ servers: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })` */
+/** Servers over HTTP: `train({ servers: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })`. */
 export function servers(options: ServersOptions): ServerFactory {
   const { urls = [], launch, weightsDirectory, send = 'weights', startSeconds = 300 } = options;
   const timeoutMs = 1000 * (options.timeoutSeconds ?? 60);

@@ -10,6 +10,7 @@ import {
   type TrajectoryReward,
 } from './reward.ts';
 
+/** Which model judges, and what it is asked. */
 export interface JudgeOptions<T> extends RewardOptions {
   readonly endpoint: ChatEndpoint;
   readonly name?: string;

@@ -4,6 +4,7 @@ import type { EndpointMessage } from '../services/chat-endpoint.ts';
 import type { Task } from '../types.ts';
 import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
 
+/** Where a reward model is served, and how it is asked. */
 export interface RewardModelOptions extends RewardOptions {
   /** A server's `/classify`, as vLLM and SGLang serve reward models. */
   readonly url: string;

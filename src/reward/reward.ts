@@ -1,5 +1,6 @@
 import type { Task, Trajectory } from '../types.ts';
 
+/** What a reward is given: the task and the finished trajectory. */
 export interface RewardContext<T = Task> {
   readonly task: T;
   readonly trajectory: Trajectory<T>;
@@ -28,6 +29,7 @@ export interface TrajectoryReward<T = Task> extends Named {
   score(context: RewardContext<T>): RewardValue | Promise<RewardValue>;
 }
 
+/** What a reward of several trajectories is given: a whole group or a whole batch. */
 export interface SharedContext<T = Task> {
   /** Those that ended well enough to be scored; a failed one is not among them. */
   readonly trajectories: readonly Trajectory<T>[];
@@ -43,13 +45,16 @@ export interface SharedReward<T = Task> extends Named {
   score(context: SharedContext<T>): readonly number[] | Promise<readonly number[]>;
 }
 
+/** A reward of one trajectory, of a group or of a batch. */
 export type Reward<T = Task> = TrajectoryReward<T> | SharedReward<T>;
 
+/** Options that all rewards share. */
 export interface RewardOptions {
   readonly weight?: number;
   readonly timeoutMs?: number;
 }
 
+/** A reward of one trajectory: a name, and a function that returns a number or named numbers. */
 export function reward<T = Task>(
   name: string,
   score: (context: RewardContext<T>) => RewardValue | Promise<RewardValue>,
@@ -58,6 +63,7 @@ export function reward<T = Task>(
   return { kind: 'trajectory', name, weight, timeoutMs, score };
 }
 
+/** A reward that sees all attempts at a task at once and returns one value for each. */
 export function groupReward<T = Task>(
   name: string,
   score: SharedReward<T>['score'],
@@ -66,6 +72,7 @@ export function groupReward<T = Task>(
   return { kind: 'group', name, weight, timeoutMs, score };
 }
 
+/** A reward that sees all trajectories of a step at once and returns one value for each. */
 export function batchReward<T = Task>(
   name: string,
   score: SharedReward<T>['score'],

@@ -27,6 +27,7 @@ export const SHAPING: Shaping = {
   toolFormat: 0,
 };
 
+/** Options of `shapingReward` beside its amounts. */
 export interface ShapingOptions<T> extends RewardOptions {
   readonly isValidReasoning?: (trajectory: Trajectory<T>) => boolean;
 }

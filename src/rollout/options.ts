@@ -9,6 +9,7 @@ import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { Scored, Task } from '../types.ts';
 import type { RolloutProgress } from './progress.ts';
 
+/** What a rollout needs: tasks, an agent, rewards, a server and a chat format. */
 export interface RolloutOptions<T = Task> {
   /** With each task its position in the dataset: its name in seeds, ids and logs. */
   readonly tasks: readonly { readonly index: number; readonly task: T }[];

@@ -1,5 +1,6 @@
 import type { Scored } from '../types.ts';
 
+/** How far a rollout is. */
 export interface RolloutProgress {
   readonly step: number;
   readonly finished: number;

@@ -6,6 +6,7 @@ import { messageOf } from '../lib/error-message.ts';
 import { openCostLedger } from './cost-ledger.ts';
 import { type RequestLimiter, type RequestLimits, requestLimiter } from './rate-limit.ts';
 
+/** Where a chat model is served, with its limits and prices. */
 export interface ChatEndpointOptions {
   /** Up to and including `/v1`. */
   readonly url: string;
@@ -36,6 +37,7 @@ export interface EndpointMessage {
   readonly content: string;
 }
 
+/** A chat model behind an OpenAI-compatible address. */
 export interface ChatEndpoint {
   complete(messages: readonly EndpointMessage[], signal?: AbortSignal): Promise<string>;
   /** In the currency of the prices. */
@@ -55,6 +57,7 @@ export class CostLimitReached extends Error {
 /** A request that would fail again in the same way. */
 class Refused extends Error {}
 
+/** Opens an OpenAI-compatible chat model for judges and simulated users. */
 export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
   const {
     url,

@@ -19,6 +19,7 @@ export interface ImageBlobs {
 /** Side of a token in pixels where nothing else is said: Qwen's vision models merge 2 × 2 patches of 14. */
 const PIXELS_PER_TOKEN = 28;
 
+/** Keeps images in a folder under the hash of their content. */
 export function imageBlobs(
   folder: string,
   { pixelsPerToken = PIXELS_PER_TOKEN }: { readonly pixelsPerToken?: number | undefined } = {},

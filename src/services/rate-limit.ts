@@ -36,6 +36,7 @@ export function rateLimit(perSecond: number, clock: Clock): (signal?: AbortSigna
   return (signal) => take(1, signal);
 }
 
+/** How many requests and tokens a minute a service may be asked. */
 export interface RequestLimits {
   /** At once. */
   readonly concurrency?: number;
@@ -43,6 +44,7 @@ export interface RequestLimits {
   readonly tokensPerMinute?: number;
 }
 
+/** Lets requests through as fast as their limits allow. */
 export interface RequestLimiter {
   /** Runs `request` when all limits allow it; `tokens` is what it is expected to use. */
   run<R>(
@@ -51,6 +53,7 @@ export interface RequestLimiter {
   ): Promise<R>;
 }
 
+/** A limiter that all users of one service share. */
 export function requestLimiter(limits: RequestLimits, clock: Clock = realClock()): RequestLimiter {
   const { concurrency = Number.POSITIVE_INFINITY, requestsPerMinute, tokensPerMinute } = limits;
   const slots = semaphore(concurrency);

@@ -12,6 +12,7 @@ import { launchGroup } from './launch.ts';
 import { openTorchTrainer } from './trainer.ts';
 import { type GroupSource, WorkerGroup } from './worker-group.ts';
 
+/** Which worker group trains, on which devices, and how weights reach servers. */
 export interface TorchOptions {
   /** A worker group that runs elsewhere, `tcp://host:port`, instead of one started here. */
   readonly url?: string;
@@ -64,6 +65,7 @@ const MEMORY_FOLDER = '/dev/shm';
 const LEAST_MEMORY_FOLDER_BYTES = 32 * 2 ** 30;
 const RETRY_MS = 1000;
 
+/** A trainer on PyTorch, in Python processes that this one starts or finds. */
 export function torch(options: TorchOptions = {}): TrainerFactory {
   if (options.send === 'adapter' && !options.lora) throw new ConfigError('send is adapter, which needs lora');
   if (options.url !== undefined && !options.token)

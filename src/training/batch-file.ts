@@ -64,6 +64,7 @@ export function encodeBatch(stored: StoredBatch): Uint8Array {
   ]);
 }
 
+/** Reads a batch that was set aside because a number in it was not finite. */
 export async function readBatchFile(path: string): Promise<StoredBatch> {
   return decodeBatch(await readFile(path), path);
 }

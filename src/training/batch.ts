@@ -72,6 +72,7 @@ export interface LeftOut {
   readonly message: string;
 }
 
+/** What a batch is made with: step, version of the weights, algorithm. */
 export interface BatchOptions {
   readonly step: number;
   /** Of the weights that are about to be updated. */

@@ -9,6 +9,7 @@ export interface Schedule {
   readonly floor: number;
 }
 
+/** The share of the peak learning rate that a step has. */
 export function learningRateShare(schedule: Schedule, step: number): number {
   const { shape, warmupSteps, totalSteps, floor } = schedule;
   if (step < warmupSteps) return (step + 1) / warmupSteps;

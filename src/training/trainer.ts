@@ -7,6 +7,7 @@ import type { ImageRef } from '../types.ts';
  */
 export type Output = 'logprob' | 'entropy' | 'sumSquares' | 'value';
 
+/** One sequence as a trainer sees it: ids, and which of them are targets. */
 export interface Row {
   readonly ids: Int32Array;
   /** 1 at positions whose outputs are asked for. Position 0 has nothing before it and is never a target. */
@@ -23,6 +24,7 @@ export type Outputs = { readonly [K in Output]?: readonly Float32Array[] };
 /** Loss gradients by each output, same shapes as `Outputs`. Summed over rows and calls, never averaged. */
 export type Gradients = Outputs;
 
+/** What a forward computes for each target. */
 export interface ScoreOptions {
   /** Engines report log-probs after temperature; a ratio at T ≠ 1 is wrong unless scored at the same T. */
   readonly temperature: number;
@@ -38,6 +40,7 @@ export interface Pass {
   discard(): Promise<void>;
 }
 
+/** The settings of one AdamW step. */
 export interface AdamOptions {
   readonly learningRate: number;
   readonly beta1: number;
@@ -90,8 +93,10 @@ export interface TrainerFactory {
   open(role: TrainerRole, model: string, options?: OpenTrainerOptions): Promise<Trainer>;
 }
 
+/** Which of a run's models a trainer holds. */
 export type TrainerRole = 'policy' | 'reference' | 'critic';
 
+/** What a run asks of a trainer when it opens it. */
 export interface OpenTrainerOptions {
   /** Also on a policy, which is then its own critic; a critic always has one. */
   readonly valueHead?: boolean;

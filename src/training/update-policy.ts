@@ -26,6 +26,7 @@ import type { AdamOptions, Trainer } from './trainer.ts';
 import { updateActor } from './update-actor.ts';
 import { explainedVariance, updateCritic } from './update-critic.ts';
 
+/** How a batch is used up: Adam, mini-batches and passes. */
 export interface OptimizerOptions {
   readonly adam: AdamOptions;
   /** Updates per pass over the batch; whole groups stay together. */
@@ -49,6 +50,7 @@ export interface UpdateState {
   readonly brokenBatches?: number;
 }
 
+/** What one update of the policy needs: a trainer, a batch and an algorithm; the rest has defaults. */
 export interface UpdateOptions {
   readonly trainer: Trainer;
   /** Only scored. Needed with `algorithm.kl`. */
@@ -132,6 +134,7 @@ export interface TokenRecord {
   readonly entropy?: Float32Array;
 }
 
+/** What an update measured, and the state that the next one needs. */
 export interface UpdateResult {
   readonly metrics: Metrics;
   /** Sentences for the user: spikes, collapse, what was skipped and why. */

@@ -3,6 +3,7 @@ import type { Metrics } from '../types.ts';
 import { packMicroBatches } from './micro-batches.ts';
 import type { AdamOptions, Trainer } from './trainer.ts';
 
+/** A sequence to imitate: ids, and which of them are trained. */
 export interface Demonstration {
   readonly ids: Int32Array;
   /** 1 on the tokens to be learned. */
@@ -11,6 +12,7 @@ export interface Demonstration {
   readonly weight?: number;
 }
 
+/** What one supervised update needs. */
 export interface SupervisedOptions {
   readonly trainer: Trainer;
   readonly demonstrations: readonly Demonstration[];

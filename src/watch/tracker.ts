@@ -35,11 +35,13 @@ export interface TrackedRun {
   readonly memory: TrackerMemory;
 }
 
+/** What a tracker keeps between a run and its resumption. */
 export interface TrackerMemory {
   read(key: string): Promise<Readonly<Record<string, string>> | undefined>;
   write(key: string, value: Readonly<Record<string, string>>): Promise<void>;
 }
 
+/** The metrics of one step, as a tracker gets them. */
 export interface TrackedLine {
   readonly step: number;
   /** Since the run's first start. */

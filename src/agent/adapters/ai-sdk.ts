@@ -17,6 +17,7 @@ import type { Message, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
 import { nameIn, problemId, servedChats } from './served-chats.ts';
 
+/** Options of the policy as a language model of the AI SDK. */
 export interface LanguageModelOptions {
   /** Of every reply, unless a call says otherwise. */
   readonly sampling?: SampleOptions;

@@ -26,6 +26,7 @@ import type { Model } from '../agent.ts';
 import type { Limits } from '../limits.ts';
 import { nameIn, problemId, type ServedChats, servedChats } from './served-chats.ts';
 
+/** Options of the policy as a chat model of LangChain. */
 export interface ChatModelOptions extends BaseChatModelParams {
   /** Of every reply; a temperature other than the run's takes replies out of training. */
   readonly sampling?: SampleOptions;
@@ -45,6 +46,7 @@ export function recursionLimit({ turns }: Pick<Limits, 'turns'>): number {
   return Math.max(50, Math.trunc(turns * 2 * 1.5));
 }
 
+/** The policy as a chat model of LangChain; made by `chatModel`. */
 export class PolicyChatModel extends BaseChatModel<CallOptions> {
   readonly #chats: ServedChats;
   readonly #sampling: SampleOptions;

@@ -16,6 +16,7 @@ export interface ClassInteraction {
   finalizeInteraction?(instanceId: string, kwargs: InteractionKwargs): Maybe<unknown>;
 }
 
+/** A simulated user from a class in verl's form. */
 export function classInteraction(name: string, instance: ClassInteraction): Interaction {
   return interaction({
     name,

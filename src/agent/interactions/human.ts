@@ -14,6 +14,7 @@ import { writeFileAtomically } from '../../lib/files.ts';
 import type { Message } from '../../types.ts';
 import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
 
+/** What a person answered. */
 export interface HumanAnswer {
   readonly text: string;
   /** The dialogue is over. */
@@ -22,6 +23,7 @@ export interface HumanAnswer {
   readonly rating?: number;
 }
 
+/** A question that waits for a person. */
 export interface HumanQuestion {
   readonly key: string;
   readonly trajectory: string;
@@ -30,6 +32,7 @@ export interface HumanQuestion {
   readonly askedAt: string;
 }
 
+/** Where the questions for a person are kept, and how often answers are looked for. */
 export interface HumanOptions {
   readonly name?: string;
   /** Where questions and answers lie. */
@@ -127,6 +130,7 @@ export async function openQuestions(directory: string): Promise<HumanQuestion[]>
   return questions.sort((a, b) => (a.askedAt < b.askedAt ? -1 : 1));
 }
 
+/** Writes the answer to a question that waits for one. */
 export async function answerQuestion(directory: string, key: string, answer: HumanAnswer): Promise<void> {
   if (!/^[0-9a-f]{16}$/.test(key) || !existsSync(questionPath(directory, key))) {
     throw new ConfigError(`there is no question ${key} in ${directory}`);

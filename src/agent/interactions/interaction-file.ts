@@ -44,6 +44,7 @@ const BY_CLASS: Readonly<Record<string, MakeInteraction>> = {
 /** By name. */
 export type Interactions = Readonly<Record<string, Interaction>>;
 
+/** The users that a YAML file in verl's form describes. */
 export async function loadInteractionFile(path: string): Promise<Interactions> {
   let content: unknown;
   try {

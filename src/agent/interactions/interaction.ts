@@ -9,6 +9,7 @@ import type { Message, Task } from '../../types.ts';
 type Maybe<R> = R | Promise<R>;
 export type InteractionKwargs = Readonly<Record<string, unknown>>;
 
+/** What a simulated user is given: the task and the trajectory so far. */
 export interface InteractionContext<State = unknown> {
   /** The trajectory's. */
   readonly id: string;
@@ -21,6 +22,7 @@ export interface InteractionContext<State = unknown> {
   readonly signal: AbortSignal;
 }
 
+/** What a user says, what it is worth, and whether the dialogue is over. */
 export interface UserTurn {
   /** The dialogue is over; `text` is not told to the model. */
   readonly done: boolean;
@@ -29,6 +31,7 @@ export interface UserTurn {
   readonly score?: number;
 }
 
+/** A simulated user: its name and its functions. */
 export interface InteractionOptions<State> {
   readonly name: string;
   start?(context: Omit<InteractionContext, 'state'>): Maybe<State>;
@@ -47,6 +50,7 @@ export interface Interaction extends Omit<InteractionOptions<unknown>, 'timeoutM
   readonly timeoutMs: number;
 }
 
+/** A simulated user from functions. */
 export function interaction<State = undefined>(options: InteractionOptions<State>): Interaction {
   return { timeoutMs: 300_000, ...(options as InteractionOptions<unknown>), kind: 'interaction' };
 }

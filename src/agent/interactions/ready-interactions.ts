@@ -36,6 +36,7 @@ export const gsm8kInteraction = (name = 'gsm8k'): Interaction =>
     },
   });
 
+/** What a scripted user says, in order. */
 export interface ScriptedUserOptions {
   readonly name?: string;
   /** Said one after the other; after the last the dialogue is over. The row's `answers` go before. */
@@ -44,6 +45,7 @@ export interface ScriptedUserOptions {
   readonly until?: RegExp;
 }
 
+/** A user who says fixed sentences in order. */
 export function scriptedInteraction({
   name = 'scripted',
   answers = [],
@@ -62,6 +64,7 @@ export function scriptedInteraction({
   });
 }
 
+/** The model that plays the user, and its instructions. */
 export interface LlmUserOptions {
   readonly name?: string;
   readonly endpoint: ChatEndpoint;

@@ -23,6 +23,7 @@ const schemaOf = (language: string): ToolSchema => ({
   },
 });
 
+/** A tool that runs code in a sandbox. */
 export function codeTool(sandbox: Sandbox, schema?: ToolSchema, limits: ResultLimits = {}): Tool {
   const language = sandbox.language === 'python' ? 'Python' : 'JavaScript';
   const { name, description, parameters } = (schema ?? schemaOf(language)).function;

@@ -27,6 +27,7 @@ export const GEOMETRY_SCHEMA: ToolSchema = {
   },
 };
 
+/** A tool that computes a named formula of geometry from given values. */
 export function geometryTool(schema: ToolSchema = GEOMETRY_SCHEMA): Tool {
   const { name, description, parameters } = schema.function;
   return tool({
@@ -98,6 +99,7 @@ export const ANGLE_SCHEMA: ToolSchema = {
   },
 };
 
+/** A tool that finds an angle from a named relation to others. */
 export function angleTool(schema: ToolSchema = ANGLE_SCHEMA): Tool {
   const { name, description, parameters } = schema.function;
   return tool({

@@ -13,6 +13,7 @@ export interface SearchDocument {
   readonly contents: string;
 }
 
+/** The documents that are searched, and how many are returned. */
 export interface LocalSearchOptions {
   readonly documents: readonly SearchDocument[];
   /** Passages for each query. */
@@ -21,6 +22,7 @@ export interface LocalSearchOptions {
   readonly limits?: ResultLimits;
 }
 
+/** A tool that searches documents in memory. */
 export function localSearchTool({
   documents,
   topK = 3,

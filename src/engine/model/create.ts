@@ -66,8 +66,10 @@ export const MODEL_SIZES = {
   },
 } as const satisfies Record<string, Shape>;
 
+/** The name of a ready shape for fresh models. */
 export type ModelSize = keyof typeof MODEL_SIZES;
 
+/** The folder, shape and tokenizer of a fresh model. */
 export interface CreateModelOptions {
   readonly directory: string;
   readonly size: ModelSize;

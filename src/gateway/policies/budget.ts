@@ -12,6 +12,7 @@ export interface Budget {
   readonly kvShare: number;
 }
 
+/** How much of the servers' cache trajectories may reserve. */
 export interface BudgetRules extends Budget {
   /** A request that waited so long goes before all that came later. */
   readonly patienceMs: number;

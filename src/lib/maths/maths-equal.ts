@@ -3,6 +3,7 @@ import { extractAnswers } from './extract.ts';
 import { type Reading, readAnswer } from './read.ts';
 import { isSame } from './same.ts';
 
+/** When two answers count as equal. */
 export interface MathsOptions {
   /** A decimal is right if it is right when rounded to this many places. */
   readonly decimals?: number;

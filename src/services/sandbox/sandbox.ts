@@ -8,6 +8,7 @@ import { semaphore } from '../../lib/semaphore.ts';
 import { openPythonSandbox } from './python.ts';
 import { openQuickJs } from './quickjs.ts';
 
+/** The most time, memory, processes and output that code may take. */
 export interface SandboxLimits {
   /** Wall clock, start included. */
   readonly milliseconds: number;
@@ -30,6 +31,7 @@ export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
   diskMiB: 32,
 };
 
+/** What code printed, how it ended and how long it took. */
 export interface SandboxResult {
   /** `ok`: it ended by itself, without an error. `error`: it ended with one. Otherwise the limit that ended it. */
   readonly status: 'ok' | 'error' | 'timeout' | 'memory' | 'output';
@@ -46,6 +48,7 @@ export interface SandboxRunOptions {
 /** `system`: the operating system contains the process. `interpreter`: the language's interpreter does, alone. */
 export type Boundary = 'system' | 'interpreter';
 
+/** Runs code that nobody has read. */
 export interface Sandbox {
   readonly language: 'javascript' | 'python';
   readonly boundary: Boundary;
@@ -57,6 +60,7 @@ export interface Sandbox {
   close(): Promise<void>;
 }
 
+/** The limits of a sandbox, its boundary, and how many programs run at once. */
 export interface SandboxOptions extends Partial<SandboxLimits> {
   /** Default: `system` on Linux, and for Python anywhere; for JavaScript elsewhere `interpreter`, there is no other. */
   readonly boundary?: Boundary;

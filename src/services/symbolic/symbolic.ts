@@ -25,12 +25,14 @@ export interface Computation {
   readonly to?: string;
 }
 
+/** Computes mathematical expressions on threads that can be stopped. */
 export interface SymbolicMaths {
   /** As text. Rejects, in words for the model, where there is no result. */
   compute(question: Computation, signal?: AbortSignal): Promise<string>;
   close(): Promise<void>;
 }
 
+/** How long a question may take, and on how many threads questions are computed. */
 export interface SymbolicOptions {
   /** Of one question, once the thread has started. */
   readonly milliseconds?: number;

@@ -26,6 +26,7 @@ export interface AdvantageTrajectory {
   readonly weights?: Float64Array;
 }
 
+/** The advantage of every trained token, and the returns for a critic. */
 export interface Advantages {
   /** Per trajectory, per trained token. */
   readonly advantages: readonly Float64Array[];

@@ -4,6 +4,7 @@ import { mlflowRunKey } from '../trackers/mlflow.ts';
 import { type Environment, mlflowClient } from '../trackers/mlflow-client.ts';
 import { type TraceOptions, traceTracker } from './otlp.ts';
 
+/** Which MLflow server traces go to. */
 export interface MlflowTracesOptions extends TraceOptions {
   /** Of a tracking server; MLFLOW_TRACKING_URI without it. */
   readonly uri?: string;

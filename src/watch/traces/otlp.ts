@@ -4,6 +4,7 @@ import type { TrackedRun, Tracker } from '../tracker.ts';
 import { request } from '../trackers/http.ts';
 import { type SpanContext, type TraceSpan, trajectorySpans } from './trajectory-spans.ts';
 
+/** How many trajectories are traced, and whether their text is sent. */
 export interface TraceOptions {
   readonly experiment: string;
   /** Messages and the text of tokens beside their ids (verl: token2text). */
@@ -12,6 +13,7 @@ export interface TraceOptions {
   readonly tasksPerStep?: number | undefined;
 }
 
+/** Which OpenTelemetry collector traces go to. */
 export interface OtlpOptions extends TraceOptions {
   /** Where traces are posted: `…/v1/traces`. */
   readonly url: string;

@@ -4,6 +4,7 @@ import { basic, request } from '../trackers/http.ts';
 import { WANDB_URL } from '../trackers/wandb-online.ts';
 import { type TraceOptions, traceTracker } from './otlp.ts';
 
+/** Which Weave project traces go to. */
 export interface WeaveTracesOptions extends TraceOptions {
   readonly project: string;
   /** User or team; WANDB_ENTITY without it, or the key's own. */

@@ -6,6 +6,7 @@ import { flatten } from './flatten.ts';
 import { jsonNumber, request } from './http.ts';
 import { type Environment, type MlflowClient, mlflowClient } from './mlflow-client.ts';
 
+/** Which MLflow server and experiment metrics go to. */
 export interface MlflowOptions {
   /** Of a tracking server; MLFLOW_TRACKING_URI without it. */
   readonly uri?: string;

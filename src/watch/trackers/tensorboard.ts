@@ -6,6 +6,7 @@ import type { TrackedLine, Tracker } from '../tracker.ts';
 import { GrowingFile } from './growing-file.ts';
 import { doubleField, floatField, integerField, message, messageField, textField } from './protobuf.ts';
 
+/** The folder of TensorBoard's event files. */
 export interface TensorBoardOptions {
   /** Where the event file goes; TensorBoard shows each folder as one run. */
   readonly directory: string;

@@ -4,6 +4,7 @@ import { wandbOffline } from './wandb-offline.ts';
 import { WANDB_URL, wandbOnline } from './wandb-online.ts';
 import type { WandbRun } from './wandb-run.ts';
 
+/** Which W&B project metrics go to, online or into files. */
 export interface WandbOptions extends WandbRun {
   /** As WANDB_MODE: `online`, or `offline` for a folder that `wandb sync` uploads. */
   readonly mode?: string;
