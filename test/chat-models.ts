@@ -94,7 +94,7 @@ export function chatmlFormat(options: Partial<ChatFormatOptions> = {}): ChatForm
 }
 
 /** A family's own small tokenizer and template. */
-export function familyFormat({ special, plain, config, template }: Family): {
+export function familyFormat({ format: toolFormat, special, plain, config, template }: Family): {
   readonly tokenizer: Tokenizer;
   readonly format: ChatFormat;
 } {
@@ -102,7 +102,10 @@ export function familyFormat({ special, plain, config, template }: Family): {
     [...special.map((text) => ({ text })), ...plain.map((text) => ({ text, special: false }))],
     config,
   );
-  return { tokenizer, format: createChatFormat({ tokenizer, template: templateFile(template) }) };
+  const format = template
+    ? createChatFormat({ tokenizer, template: templateFile(template) })
+    : createChatFormat({ tokenizer, template: templateFile('chatml'), toolFormat });
+  return { tokenizer, format };
 }
 
 const SHARED = {

@@ -9,7 +9,12 @@ export interface Call {
 
 export interface Family {
   readonly format: string;
-  readonly template: string;
+  /** A short template of the family in test/data; without one, the format is asked for by its name. */
+  readonly template?: string;
+  /** What only the family's template would say, where its calls look like another's. */
+  readonly telltale?: string;
+  /** Marks around reasoning; `<think>` if not given, none if null. */
+  readonly reasoning?: readonly [open: string, close: string] | null;
   /** Added tokens: special ones, then ones that are not. */
   readonly special: readonly string[];
   readonly plain: readonly string[];
@@ -23,6 +28,14 @@ export interface Family {
   readonly parallel: boolean;
   /** A mark that must be a token to count. */
   readonly mark?: string;
+  /** What betrays the format in a template, where its calls do not. */
+  readonly detected?: string;
+  /** Calls have no closing mark: what follows a bad one belongs to it. */
+  readonly runsOn?: boolean;
+  /** The model writes the ids of its calls. */
+  readonly writesIds?: boolean;
+  /** Without a schema for them, values inside objects and lists are text. */
+  readonly innerText?: boolean;
 }
 
 const json = (value: unknown) => JSON.stringify(value);
@@ -33,13 +46,23 @@ const pairs = ({ arguments: given }: Call, write: (key: string, value: unknown) 
   Object.entries(given)
     .map(([key, value]) => write(key, value))
     .join(between);
-const gemma = (value: unknown): string => {
-  if (typeof value === 'string') return `<|"|>${value}<|"|>`;
-  if (Array.isArray(value)) return `[${value.map(gemma).join(',')}]`;
+const gemma = (value: unknown, quote = '<|"|>'): string => {
+  if (typeof value === 'string') return `${quote}${value}${quote}`;
+  if (Array.isArray(value)) return `[${value.map((item) => gemma(item, quote)).join(',')}]`;
   if (typeof value !== 'object' || value === null) return json(value);
   return `{${Object.entries(value)
-    .map(([key, item]) => `${key}:${gemma(item)}`)
+    .map(([key, item]) => `${key}:${gemma(item, quote)}`)
     .join(',')}}`;
+};
+const python = (call: Call) => `${call.name}(${pairs(call, (key, value) => `${key}=${json(value)}`, ', ')})`;
+const space = ']<]minimax[>[';
+const minimaxTree = (value: unknown): string => {
+  if (Array.isArray(value))
+    return value.map((item) => `${space}<item>${minimaxTree(item)}${space}</item>`).join('');
+  if (typeof value !== 'object' || value === null) return bare(value);
+  return Object.entries(value)
+    .map(([key, item]) => `${space}<${key}>${minimaxTree(item)}${space}</${key}>`)
+    .join('');
 };
 
 const chatml = ['<|endoftext|>', '<|im_start|>', '<|im_end|>'];
@@ -59,6 +82,14 @@ const v3 = (name: string, text: string) =>
   `<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>${name}<｜tool▁sep｜>${text}<｜tool▁call▁end｜><｜tool▁calls▁end｜>`;
 const coder = ({ name, ...call }: Call, tag: string) =>
   `<${tag}>\n<function=${name}>\n${pairs(call as Call, (key, value) => `<parameter=${key}>\n${bare(value)}\n</parameter>`)}\n</function>\n</${tag}>`;
+
+/** What families share that are only asked for by name here. */
+const plainChatml = {
+  special: chatml,
+  plain: thinking,
+  config: { eos_token: '<|im_end|>' },
+  parallel: true,
+} as const;
 
 export const FAMILIES: readonly Family[] = [
   {
@@ -86,6 +117,7 @@ export const FAMILIES: readonly Family[] = [
   },
   {
     format: 'llama3_json',
+    reasoning: null,
     template: 'llama3',
     special: [
       '<|begin_of_text|>',
@@ -123,6 +155,7 @@ export const FAMILIES: readonly Family[] = [
   },
   {
     format: 'mistral',
+    reasoning: ['[THINK]', '[/THINK]'],
     template: 'mistral',
     special: [
       '<s>',
@@ -197,6 +230,7 @@ export const FAMILIES: readonly Family[] = [
   },
   {
     format: 'gpt-oss',
+    reasoning: ['<|channel|>analysis<|message|>', '<|end|><|start|>assistant'],
     template: 'gpt-oss',
     special: [
       '<|start|>',
@@ -258,6 +292,7 @@ export const FAMILIES: readonly Family[] = [
   },
   {
     format: 'seed',
+    reasoning: ['<seed:think>', '</seed:think>'],
     template: 'seed',
     special: ['<seed:bos>', '<seed:eos>'],
     plain: ['<seed:tool_call>', '</seed:tool_call>', '<seed:think>', '</seed:think>'],
@@ -283,6 +318,7 @@ export const FAMILIES: readonly Family[] = [
   },
   {
     format: 'gemma4',
+    reasoning: ['<|channel>thought\n', '<channel|>'],
     template: 'gemma4',
     special: [
       '<bos>',
@@ -307,6 +343,298 @@ export const FAMILIES: readonly Family[] = [
     unclosed: '<|tool_call>call:add{a:1',
     parallel: true,
     mark: '<|tool_call>',
+  },
+  {
+    format: 'longcat',
+    ...plainChatml,
+    plain: ['<longcat_tool_call>', '</longcat_tool_call>', '<longcat_think>', '</longcat_think>'],
+    reasoning: ['<longcat_think>', '</longcat_think>'],
+    write: (calls) => each(calls, (call) => `<longcat_tool_call>\n${json(call)}\n</longcat_tool_call>`),
+    malformed: '<longcat_tool_call>\n{"name": "add", "arguments": {"a": }}\n</longcat_tool_call>',
+    unclosed: '<longcat_tool_call>\n{"name": "add", "arguments": {"a": 1',
+    mark: '<longcat_tool_call>',
+  },
+  {
+    format: 'ernie45',
+    ...plainChatml,
+    telltale: '<response>',
+    plain: ['<tool_call>', '</tool_call>', '<response>', '</response>', ...thinking],
+    write: (calls) => each(calls, (call) => `<tool_call>\n${json(call)}\n</tool_call>`),
+    malformed: '<tool_call>\n{"name": "add", "arguments": {"a": }}\n</tool_call>',
+    unclosed: '<tool_call>\n{"name": "add", "arguments": {"a": 1',
+    mark: '<tool_call>',
+  },
+  {
+    format: 'smollm3',
+    ...plainChatml,
+    telltale: '<code>',
+    plain: ['<tool_call>', '</tool_call>', '<code>', '</code>', ...thinking],
+    write: (calls) => `<code>\n${each(calls, (call) => `print(${python(call)})`)}\n</code>`,
+    malformed: '<code>import os; add(1)</code>',
+    unclosed: '<code>add(a="1',
+    detected: '<tool_call>',
+  },
+  {
+    format: 'granite',
+    ...plainChatml,
+    special: [...chatml, '<|tool_call|>'],
+    write: (calls) => `<|tool_call|>${json(calls)}`,
+    malformed: '<|tool_call|>[{"name": "add", "arguments": {"a": }}]',
+    unclosed: '<|tool_call|>[{"name": "add", "arguments": {"a": 1',
+    mark: '<|tool_call|>',
+    runsOn: true,
+  },
+  {
+    format: 'granite_20b_fc',
+    ...plainChatml,
+    plain: ['<function_call>', ...thinking],
+    write: (calls) => each(calls, (call) => `<function_call> ${json(call)}`),
+    malformed: '<function_call> {"name": "add", "arguments": {"a": }}',
+    unclosed: '<function_call> {"name": "add", "arguments": {"a": 1',
+    mark: '<function_call>',
+  },
+  {
+    format: 'jamba',
+    ...plainChatml,
+    plain: ['<tool_calls>', '</tool_calls>', ...thinking],
+    write: (calls) => `<tool_calls>${json(calls)}</tool_calls>`,
+    malformed: '<tool_calls>[{"name": "add", "arguments": {"a": }}]</tool_calls>',
+    unclosed: '<tool_calls>[{"name": "add", "arguments": {"a": 1',
+    mark: '<tool_calls>',
+  },
+  {
+    format: 'hunyuan_a13b',
+    ...plainChatml,
+    telltale: '<answer>',
+    plain: [],
+    write: (calls) => `<tool_calls>${json(calls)}</tool_calls>`,
+    malformed: '<tool_calls>[{"name": "add", "arguments": {"a": }}]</tool_calls>',
+    unclosed: '<tool_calls>[{"name": "add", "arguments": {"a": 1',
+  },
+  {
+    format: 'apriel',
+    ...plainChatml,
+    telltale: '[BEGIN FINAL RESPONSE]',
+    plain: ['<tool_calls>', '</tool_calls>'],
+    reasoning: ['Here are my reasoning steps:\n', '\n[BEGIN FINAL RESPONSE]\n'],
+    write: (calls) => `<tool_calls>${json(calls)}</tool_calls>`,
+    malformed: '<tool_calls>[{"name": "add", "arguments": {"a": }}]</tool_calls>',
+    unclosed: '<tool_calls>[{"name": "add", "arguments": {"a": 1',
+  },
+  {
+    format: 'nemotron',
+    ...plainChatml,
+    plain: thinking,
+    write: (calls) => `<TOOLCALL>${json(calls)}</TOOLCALL>`,
+    malformed: '<TOOLCALL>[{"name": "add", "arguments": {"a": }}]</TOOLCALL>',
+    unclosed: '<TOOLCALL>[{"name": "add", "arguments": {"a": 1',
+  },
+  {
+    format: 'internlm',
+    ...plainChatml,
+    special: [...chatml, '<|action_start|>', '<|action_end|>', '<|plugin|>'],
+    write: (calls) =>
+      each(
+        calls,
+        ({ name, ...rest }) =>
+          `<|action_start|><|plugin|>\n${json({ name, parameters: rest.arguments })}<|action_end|>`,
+      ),
+    malformed: '<|action_start|><|plugin|>\n{"name": "add", "parameters": {"a": }}<|action_end|>',
+    unclosed: '<|action_start|><|plugin|>\n{"name": "add", "parameters": {"a": 1',
+    mark: '<|action_start|>',
+  },
+  {
+    format: 'gigachat3',
+    ...plainChatml,
+    special: [...chatml, '<|message_sep|>', '<|role_sep|>', '<|function_call|>'],
+    reasoning: null,
+    write: (calls) => each(calls, (call) => `<|function_call|>${json(call)}<|message_sep|>`, ''),
+    malformed: 'function call<|role_sep|>\n{"name": "add", "arguments": {"a": }}<|message_sep|>',
+    unclosed: 'function call<|role_sep|>\n{"name": "add", "arguments": {"a": 1',
+  },
+  {
+    format: 'phi4_mini_json',
+    ...plainChatml,
+    reasoning: null,
+    write: (calls) => `functools${json(calls)}`,
+    malformed: 'functools[{"name": "add", "arguments": {"a": }}]',
+    unclosed: 'functools[{"name": "add", "arguments": {"a": 1',
+    runsOn: true,
+  },
+  {
+    format: 'xlam',
+    ...plainChatml,
+    telltale: '[{"name": "func_name1", "arguments": {}}]',
+    write: (calls) => json(calls),
+    malformed: '[{"name": "add", "arguments": {"a": }}]',
+    unclosed: '[{"name": "add", "arguments": {"a": 1',
+  },
+  {
+    format: 'apertus',
+    ...plainChatml,
+    special: [...chatml, '<|tools_prefix|>', '<|tools_suffix|>', '<|inner_prefix|>', '<|inner_suffix|>'],
+    reasoning: ['<|inner_prefix|>', '<|inner_suffix|>'],
+    write: (calls) =>
+      `<|tools_prefix|>[${each(calls, (call) => json({ [call.name]: call.arguments }), ', ')}]<|tools_suffix|>`,
+    malformed: '<|tools_prefix|>[{"add": {"a": }}]<|tools_suffix|>',
+    unclosed: '<|tools_prefix|>[{"add": {"a": 1',
+    mark: '<|tools_prefix|>',
+  },
+  {
+    format: 'cohere',
+    ...plainChatml,
+    special: [...chatml, '<|START_ACTION|>', '<|END_ACTION|>', '<|START_THINKING|>', '<|END_THINKING|>'],
+    reasoning: ['<|START_THINKING|>', '<|END_THINKING|>'],
+    write: (calls) =>
+      `<|START_ACTION|>[\n${calls.map((call, at) => `    ${json({ tool_call_id: String(at), tool_name: call.name, parameters: call.arguments })}`).join(',\n')}\n]<|END_ACTION|>`,
+    malformed: '<|START_ACTION|>[{"tool_name": "add", "parameters": {"a": }}]<|END_ACTION|>',
+    unclosed: '<|START_ACTION|>[{"tool_name": "add", "parameters": {"a": 1',
+    mark: '<|START_ACTION|>',
+  },
+  {
+    format: 'solar',
+    ...plainChatml,
+    special: [
+      ...chatml,
+      '<|begin|>',
+      '<|end|>',
+      '<|think|>',
+      '<|content|>',
+      '<|tool_calls|>',
+      '<|calls|>',
+      '<|tool_call:begin|>',
+      '<|tool_call:name|>',
+      '<|tool_call:args|>',
+      '<|tool_call:end|>',
+    ],
+    reasoning: ['<|think|>', '<|end|><|begin|>assistant'],
+    write: (calls) =>
+      `<|tool_calls|>${calls.map((call, at) => `<|tool_call:begin|>call_${at}<|tool_call:name|>${call.name}<|tool_call:args|>${json(call.arguments)}<|tool_call:end|>`).join('')}<|calls|>`,
+    malformed: '<|tool_call:begin|>x<|tool_call:name|>add<|tool_call:args|>{"a": }<|tool_call:end|>',
+    unclosed: '<|tool_calls|><|tool_call:begin|>x<|tool_call:name|>add<|tool_call:args|>{"a": 1',
+    mark: '<|tool_call:begin|>',
+    writesIds: true,
+  },
+  {
+    format: 'functionary_v3_1',
+    ...plainChatml,
+    special: [...chatml, '<|python_tag|>'],
+    reasoning: null,
+    write: (calls) => each(calls, (call) => `<function=${call.name}>${json(call.arguments)}</function>`, ''),
+    malformed: '<function=add>{"a": }</function>',
+    unclosed: '<function=add>{"a": 1',
+  },
+  {
+    format: 'functionary_v3_2',
+    ...plainChatml,
+    telltale: '>>>all',
+    reasoning: null,
+    write: (calls) => each(calls, (call) => `>>>${call.name}\n${json(call.arguments)}`, ''),
+    malformed: '>>>add\n{"a": }',
+    unclosed: '>>>add\n{"a": 1',
+  },
+  {
+    format: 'step3',
+    ...plainChatml,
+    write: (calls) =>
+      `<｜tool_calls_begin｜>${each(calls, (call) => `<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="${call.name}">${pairs(call, (key, value) => `<steptml:parameter name="${key}">${bare(value)}</steptml:parameter>`, '')}</steptml:invoke><｜tool_call_end｜>`, '')}<｜tool_calls_end｜>`,
+    malformed:
+      '<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke>add</steptml:invoke><｜tool_call_end｜>',
+    unclosed:
+      '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="add"><steptml:parameter name="a">1',
+  },
+  {
+    format: 'dots',
+    ...plainChatml,
+    write: (calls) =>
+      `<dots_function_call>\n${each(calls, (call) => `<invoke name="${call.name}">\n${pairs(call, (key, value) => `<parameter name="${key}">${bare(value)}</parameter>\n`, '')}</invoke>`)}\n</dots_function_call>`,
+    malformed: '<dots_function_call>\n<invoke>\n<parameter name="a">1</parameter>\n</dots_function_call>',
+    unclosed: '<dots_function_call>\n<invoke name="add">\n<parameter name="a">1',
+  },
+  {
+    format: 'minicpm5',
+    ...plainChatml,
+    write: (calls) =>
+      each(
+        calls,
+        (call) =>
+          `<function name="${call.name}">${pairs(call, (key, value) => `<param name="${key}"><![CDATA[${bare(value)}]]></param>`, '')}</function>`,
+      ),
+    malformed: '<function name=><param name="a">1</param></function>',
+    unclosed: '<function name="add"><param name="a">1',
+  },
+  {
+    format: 'functiongemma',
+    ...plainChatml,
+    special: [...chatml, '<start_function_call>', '<end_function_call>', '<escape>'],
+    reasoning: null,
+    write: (calls) =>
+      each(
+        calls,
+        (call) =>
+          `<start_function_call>call:${call.name}${gemma(call.arguments, '<escape>')}<end_function_call>`,
+        '',
+      ),
+    malformed: '<start_function_call>call:add{a:}<end_function_call>',
+    unclosed: '<start_function_call>call:add{a:1',
+    mark: '<start_function_call>',
+  },
+  {
+    format: 'poolside_v1',
+    ...plainChatml,
+    telltale: 'return an unescaped XML-like object',
+    write: (calls) =>
+      each(
+        calls,
+        (call) =>
+          `<tool_call>${call.name}\n${pairs(call, (key, value) => `<arg_key>${key}</arg_key>\n<arg_value>${bare(value)}</arg_value>\n`, '')}</tool_call>`,
+      ),
+    malformed: '<tool_call>add\n<arg_key>a</arg_key>\n</tool_call>',
+    unclosed: '<tool_call>add\n<arg_key>a</arg_key>\n<arg_value>1',
+    detected: '<arg_key>',
+  },
+  {
+    format: 'hy_v3',
+    ...plainChatml,
+    reasoning: ['<think:opensource>', '</think:opensource>'],
+    write: (calls) =>
+      `<tool_calls:opensource>\n${each(calls, (call) => `<tool_call:opensource>${call.name}<tool_sep:opensource>\n${pairs(call, (key, value) => `<arg_key:opensource>${key}</arg_key:opensource>\n<arg_value:opensource>${bare(value)}</arg_value:opensource>\n`, '')}</tool_call:opensource>`)}\n</tool_calls:opensource>`,
+    malformed: '<tool_calls><tool_call>add<tool_sep>\n<arg_key>a</arg_key>\n</tool_call></tool_calls>',
+    unclosed: '<tool_calls><tool_call>add<tool_sep>\n<arg_key>a</arg_key>\n<arg_value>1',
+  },
+  {
+    format: 'olmo3',
+    ...plainChatml,
+    plain: ['<function_calls>', '</function_calls>', ...thinking],
+    write: (calls) => `<function_calls>\n${each(calls, python)}\n</function_calls>`,
+    malformed: '<function_calls>add(a=eval("1"))</function_calls>',
+    unclosed: '<function_calls>add(a="1',
+    mark: '<function_calls>',
+  },
+  {
+    format: 'kimi_k3',
+    ...plainChatml,
+    special: [...chatml, '<|open|>', '<|close|>', '<|sep|>'],
+    reasoning: ['<|open|>think<|sep|>', '<|close|>think<|sep|>'],
+    write: (calls) =>
+      `<|open|>tools<|sep|>${calls.map((call, at) => `<|open|>call tool="${call.name}" index="${at + 1}"<|sep|>${pairs(call, (key, value) => `<|open|>argument key="${key}" type="${typeof value}"<|sep|>${bare(value)}<|close|>argument<|sep|>`, '')}<|close|>call<|sep|>`).join('')}<|close|>tools<|sep|>`,
+    malformed:
+      '<|open|>call tool="add" index="1"<|sep|><|open|>argument key="a" type="number"<|sep|>1<|close|>call<|sep|>',
+    unclosed:
+      '<|open|>tools<|sep|><|open|>call tool="add" index="1"<|sep|><|open|>argument key="a" type="number"<|sep|>1',
+    mark: '<|open|>',
+  },
+  {
+    format: 'minimax_m3',
+    ...plainChatml,
+    special: [...chatml, ']<]minimax[>['],
+    reasoning: ['<mm:think>', '</mm:think>'],
+    write: (calls) =>
+      `${space}<tool_call>${each(calls, (call) => `${space}<invoke name="${call.name}">${minimaxTree(call.arguments)}${space}</invoke>`, '')}${space}</tool_call>`,
+    malformed: `${space}<tool_call>${space}<invoke name="add">${space}<a>1${space}</b>${space}</invoke>${space}</tool_call>`,
+    unclosed: `${space}<tool_call>${space}<invoke name="add">${space}<a>1`,
+    mark: ']<]minimax[>[',
+    innerText: true,
   },
 ];
 

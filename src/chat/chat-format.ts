@@ -1,9 +1,9 @@
 import { ConfigError } from '../errors.ts';
 import type { Message, ToolCall } from '../types.ts';
 import { unguard } from './added-tokens.ts';
-import { detectFamily, detectToolFormat, toolFormatNamed } from './detect.ts';
+import { detectFamily, detectToolFormat, nearestFormats, toolFormatNamed, UNKNOWN_FORMAT } from './detect.ts';
 import type { ChatFormat, ExtendRequest, PromptOptions, Reply, Tools } from './format.ts';
-import { type Block, THINK, type ToolFormat } from './formats/grammar.ts';
+import { type Block, isReasoning, type ToolFormat } from './formats/grammar.ts';
 import { addedText, join, REPLY, syntheticPrefixes } from './junction.ts';
 import { ReplyParser } from './reply-parser.ts';
 import { compileTemplate, TemplateRefusal } from './template.ts';
@@ -100,8 +100,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   };
 
   const generationPrompt = generationPromptOf(renderText);
-  const reasoningIsOpen = generationPrompt.lastIndexOf('<think>') > generationPrompt.lastIndexOf('</think>');
-  const begins = reasoningIsOpen ? format.blocks.find(({ open }) => open === THINK.open) : undefined;
+  const begins = format.blocks.find((block) => isReasoning(block) && isOpenAtEnd(block, generationPrompt));
   const tailText = tailOf(renderText);
   const tail = tokenizer.encodeGuarded(tailText ?? '');
   const stopIds = stopIdsOf(options, format, tail);
@@ -216,6 +215,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   return {
     family: options.family ?? detectFamily(options.template, tokenizer),
     toolFormat: format.name,
+    ...(format === UNKNOWN_FORMAT && { nearestToolFormats: nearestFormats(options.template) }),
     stopIds: [...stopIds],
     vocabularySize: tokenizer.vocabularySize,
     renderPrompt,
@@ -250,6 +250,9 @@ interface Following {
 }
 
 const marksOf = ({ open, close }: Block) => [open, ...close];
+
+const isOpenAtEnd = ({ open, close }: Block, text: string) =>
+  text.lastIndexOf(open) > Math.max(...close.map((mark) => text.lastIndexOf(mark)));
 
 type RenderText = (
   messages: readonly Message[],
@@ -299,7 +302,8 @@ function probeMessage(role: 'user' | 'tool'): Message {
 
 function chooseToolFormat({ toolFormat, template }: ChatFormatOptions): ToolFormat {
   if (typeof toolFormat === 'object') return toolFormat;
-  if (toolFormat === undefined || toolFormat === 'chatml') return detectToolFormat(template);
+  if (toolFormat === undefined || toolFormat === 'chatml')
+    return detectToolFormat(template) ?? UNKNOWN_FORMAT;
   return toolFormatNamed(toolFormat);
 }
 

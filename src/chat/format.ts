@@ -52,8 +52,10 @@ export interface ExtendRequest {
 /** Messages ⇄ tokens for one model, exactly. Everything is synchronous and a function of its arguments. */
 export interface ChatFormat {
   readonly family: string;
-  /** Name of the tool-call format, such as `hermes`. */
+  /** Name of the tool-call format, such as `hermes`; `unknown` where the template betrays none. */
   readonly toolFormat: string;
+  /** With an unknown format: the known ones that share most marks with the template. */
+  readonly nearestToolFormats?: readonly string[];
   /** Ids that end a reply; hand all of them to the engine. */
   readonly stopIds: readonly number[];
   readonly vocabularySize: number;

@@ -1,7 +1,7 @@
 import type { Problem, ToolCall, ToolSchema } from '../types.ts';
 import { type AddedTokens, unguard } from './added-tokens.ts';
 import type { ReplyDelta } from './format.ts';
-import type { Block, Piece, ToolFormat } from './formats/grammar.ts';
+import { type Block, malformed, type Piece, SPELLED, type ToolFormat } from './formats/grammar.ts';
 
 export interface ParserOptions {
   readonly format: ToolFormat;
@@ -29,7 +29,7 @@ export class ReplyParser {
 
   constructor(options: ParserOptions) {
     this.#options = options;
-    this.#marks = marksOf(options.format);
+    this.#marks = marksOf(options.format, options.added);
     this.#callCount = options.firstCall ?? 0;
     this.#content = new Trimmed(options.added);
     this.#reasoning = new Trimmed(options.added);
@@ -115,7 +115,7 @@ export class ReplyParser {
       const closesIt = block.close.includes(found[0]);
       this.#rest = text.slice(closesIt ? end + found[0].length : end);
       state.chunks.push(text.slice(0, end));
-      this.#closeBlock(state, true);
+      this.#closeBlock(state, true, closesIt ? found[0] : '');
       this.#state = OUTSIDE;
       return true;
     }
@@ -126,10 +126,10 @@ export class ReplyParser {
         const certain = atEnd
           ? text.length
           : text.length - unfinished(text, [...state.marks, ...this.#marks.openings]);
-        this.#sinkOf(state).write(text.slice(0, certain));
+        this.#sink(state, text.slice(0, certain));
         state.unsearched = text.slice(certain);
       } else {
-        this.#sinkOf(state).write(text.slice(0, held));
+        this.#sink(state, text.slice(0, held));
         state.chunks.push('');
         state.unsearched = text.slice(held);
       }
@@ -143,7 +143,7 @@ export class ReplyParser {
     if (!atEnd) return false;
     state.chunks.push(state.unsearched);
     state.unsearched = '';
-    this.#closeBlock(state, false);
+    this.#closeBlock(state, false, '');
     this.#state = OUTSIDE;
     return this.#rest !== '';
   }
@@ -152,20 +152,22 @@ export class ReplyParser {
     return this.#marks.call ? text.search(this.#marks.call) : -1;
   }
 
-  #closeBlock(state: Inside, closed: boolean): void {
+  #closeBlock(state: Inside, closed: boolean, closedBy: string): void {
     const { block, sink, chunks } = state;
     const body = chunks.join('');
     if (sink.kind === 'whole' || sink.kind === 'unsure') {
-      this.#take(block.read?.(body, { tools: this.#options.tools, closed }) ?? []);
+      this.#take(block.read?.(body, { tools: this.#options.tools, closed, closedBy }) ?? []);
     } else if (!closed && sink.kind === 'reasoning' && this.#firstCallMark(body) === 0) {
       this.#rest = body;
     } else {
-      this.#sinkOf(state).write(body);
+      this.#sink(state, body);
     }
   }
 
-  #sinkOf(state: Inside): Trimmed {
-    return state.sink.kind === 'content' ? this.#content : this.#reasoning;
+  /** Marks that say nothing are not part of reasoning, nor is its own opening mark written twice. */
+  #sink({ sink, block }: Inside, text: string): void {
+    if (sink.kind === 'content') this.#content.write(text);
+    else this.#reasoning.write(text.replace(this.#marks.silent, '').replaceAll(block.open, ''));
   }
 
   #take(pieces: readonly Piece[]): void {
@@ -232,24 +234,49 @@ interface Marks {
   readonly open: RegExp;
   /** Openings of blocks that are read as a whole. */
   readonly call: RegExp | undefined;
+  readonly silent: RegExp;
 }
 
-function marksOf({ blocks, ignored = [] }: ToolFormat): Marks {
+function marksOf(format: ToolFormat, added: AddedTokens): Marks {
+  const { ignored = [] } = format;
+  const calls = format.blocks.filter((block) => block.read !== undefined && !block.sink);
+  const blocks = [...format.blocks, ...calls.flatMap((block) => spelled(block, added))];
   const openings = [...blocks.map(({ open }) => open), ...ignored];
-  const calls = blocks.filter(({ read }) => read !== undefined).map(({ open }) => open);
   return {
     blocks: new Map(blocks.map((block) => [block.open, block])),
     openings,
     open: anyOf(openings),
-    call: calls.length > 0 ? anyOf(calls) : undefined,
+    call: calls.length > 0 ? anyOf(calls.map(({ open }) => open)) : undefined,
+    silent: anyOf(ignored, 'g'),
   };
 }
 
-function anyOf(texts: readonly string[]): RegExp {
+/**
+ * A call whose marks the model wrote in ordinary letters, where they are tokens. It is not made, and the model is
+ * told why. What does not read as a call is content: somebody may be explaining the format.
+ */
+function spelled(block: Block, added: AddedTokens): Block[] {
+  const open = added.guard(block.open);
+  if (open === block.open) return [];
+  const guarded = block.close.map((mark) => added.guard(mark));
+  return [
+    {
+      open,
+      close: [...new Set([...block.close, ...guarded])],
+      read: (body, context) => {
+        const text = unguard(body);
+        const whole = `${open}${body}${context.closedBy ?? ''}`;
+        const isCall = block.read!(text, context).some(({ kind }) => kind === 'call');
+        return isCall ? [malformed(SPELLED, whole)] : [{ kind: 'content', text: whole }];
+      },
+    },
+  ];
+}
+
+function anyOf(texts: readonly string[], flags = ''): RegExp {
   const longestFirst = [...texts].sort((a, b) => b.length - a.length);
-  return new RegExp(
-    longestFirst.map((text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&')).join('|') || '(?!)',
-  );
+  const pattern = longestFirst.map((text) => text.replace(/[.*+?^${}()|[\]\\/-]/g, '\\$&')).join('|');
+  return new RegExp(pattern || '(?!)', flags);
 }
 
 /** Length of the longest end of `text` that is the start of a mark. */

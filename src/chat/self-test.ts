@@ -31,7 +31,7 @@ export function selfTest(format: ChatFormat, { tools }: SelfTestOptions): SelfTe
   const checks = [
     ...checkTexts(format),
     ...checkSpecialTokenText(format, tools),
-    ...(tools ? checkToolsAreTold(format) : []),
+    ...(tools ? [...checkToolsAreTold(format), checkFormatIsKnown(format)] : []),
     ...dialogues(tools).flatMap(([name, messages]) => checkDialogue(format, name, messages, tools)),
   ];
   return { passed: checks.every(({ outcome }) => outcome !== 'failed'), checks };
@@ -119,6 +119,15 @@ function checkToolsAreTold(format: ChatFormat): SelfTestCheck[] {
         'Give the model a template that writes them',
     ),
   ];
+}
+
+function checkFormatIsKnown({ toolFormat, nearestToolFormats = [] }: ChatFormat): SelfTestCheck {
+  return check(
+    'the way the template writes tool calls is known',
+    toolFormat !== 'unknown',
+    `the chat template writes tool calls in none of the known formats. The nearest: ${nearestToolFormats.join(', ')}. ` +
+      'Choose one with `chat: { toolFormat: … }`, or write one: toolFormat(fn)',
+  );
 }
 
 const QUESTION: Message = { role: 'user', content: 'What does the book say about rivers?' };

@@ -70,7 +70,7 @@ const families: [name: string, format: string, calls: number][] = [
 describe.skipIf(goldens.length === 0)('calls of public models (skipped where ../shared is absent)', () => {
   test.each(families)('%s: calls that its own template wrote are read as %s', (name, formatName, count) => {
     const golden = goldens.find((each) => each.name === name)!;
-    const format = detectToolFormat(golden.chat_template);
+    const format = detectToolFormat(golden.chat_template)!;
     expect(format.name).toBe(formatName);
     const render = compileTemplate(golden.chat_template, {
       variables: { bos_token: '<s>', eos_token: '</s>' },

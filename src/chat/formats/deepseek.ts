@@ -1,16 +1,14 @@
-import { malformed, type Piece, readArguments, THINK, type ToolFormat } from './grammar.ts';
-import { readTaggedCalls } from './tagged.ts';
+import { type Block, malformed, type Piece, readArguments, THINK, type ToolFormat } from './grammar.ts';
+import { invokeTags, readTaggedCalls, type Tags } from './tagged.ts';
 import { jsonOrText } from './typed-value.ts';
 
 /** Without the fence of a Markdown block around it. */
 function unfenced(text: string): string {
-  if (!text.startsWith('```') || !text.endsWith('```') || text.length < 6) return text;
-  return text.slice(3, -3).replace(/^json/, '').trim();
+  return /^```(?:json)?\s*([\s\S]*?)\s*```$/.exec(text)?.[1] ?? text;
 }
 
 function readCall(body: string, closed: boolean): Piece[] {
   const source = body.trim();
-  if (!closed) return [malformed('the tool call is not closed: <｜tool▁call▁end｜> is missing', source)];
   const [head = '', ...rest] = source.split('<｜tool▁sep｜>');
   if (rest.length === 0) return [malformed('the tool call has no <｜tool▁sep｜>', source)];
   const after = rest.join('<｜tool▁sep｜>').trim();
@@ -21,8 +19,11 @@ function readCall(body: string, closed: boolean): Piece[] {
   const text = isOld ? (line < 0 ? '' : after.slice(line + 1).trim()) : after;
   if (name === '') return [malformed('the tool call has no name', source)];
   const given = readArguments(unfenced(text));
-  if (!given) return [malformed(`the arguments of ${name} are not a JSON object`, source)];
-  return [{ kind: 'call', call: { name, arguments: given } }];
+  if (given) return [{ kind: 'call', call: { name, arguments: given } }];
+  const missing = closed
+    ? `the arguments of ${name} are not a JSON object`
+    : 'the tool call is not closed: <｜tool▁call▁end｜> is missing';
+  return [malformed(missing, source)];
 }
 
 /**
@@ -41,36 +42,46 @@ export const deepseek: ToolFormat = {
     THINK,
     {
       open: '<｜tool▁call▁begin｜>',
-      close: ['<｜tool▁call▁end｜>'],
+      close: ['<｜tool▁call▁end｜>', '<｜tool▁calls▁end｜>'],
+      until: ['<｜tool▁call▁begin｜>'],
       read: (body, { closed }) => readCall(body, closed),
     },
   ],
   ignored: ['<｜tool▁calls▁begin｜>', '<｜tool▁calls▁end｜>'],
 };
 
-/** DeepSeek V3.2 and V4: tags of their own, and each parameter says whether it is a string. */
+const dsml: Tags = {
+  ...invokeTags('｜DSML｜', (text, types, head) =>
+    head.includes('string="true"') ? text : jsonOrText(text, types),
+  ),
+  parameterOpen: '<｜DSML｜parameter\\s+(name="[^"<>\\n]*"(?:\\s+string="(?:true|false)")?)\\s*>',
+  key: (head) => /^name="([^"]*)"/.exec(head)![1]!,
+};
+
+const wrapped = (tag: string): Block => ({
+  open: `<｜DSML｜${tag}>`,
+  close: [`</｜DSML｜${tag}>`],
+  read: (body, context) => readTaggedCalls(body, dsml, context),
+});
+
+/** Some replies leave the wrapper away. */
+const bare: Block = {
+  open: '<｜DSML｜invoke',
+  close: ['</｜DSML｜invoke>'],
+  until: ['<｜DSML｜invoke'],
+  read: (body, { tools, closed }) =>
+    readTaggedCalls(`<｜DSML｜invoke${body}${closed ? '</｜DSML｜invoke>' : ''}`, dsml, {
+      tools,
+      closed: false,
+    }),
+};
+
+/**
+ * DeepSeek V3.2 and V4: tags of their own, and each parameter says whether it is a string. A call may also hold
+ * one JSON object, or close itself: `<｜DSML｜invoke name="now"/>`.
+ */
 export const deepseekV4: ToolFormat = {
   name: 'deepseek_v4',
-  blocks: [
-    THINK,
-    ...['function_calls', 'tool_calls'].map((tag) => ({
-      open: `<｜DSML｜${tag}>`,
-      close: [`</｜DSML｜${tag}>`],
-      read: (body: string, context: Parameters<typeof readTaggedCalls>[2]) =>
-        readTaggedCalls(
-          body,
-          {
-            call: { open: /<｜DSML｜invoke name="([^">\n]*)">/g, close: '</｜DSML｜invoke>' },
-            parameter: {
-              open: /<｜DSML｜parameter name="([^">\n]*" string="(?:true|false))">/g,
-              close: '</｜DSML｜parameter>',
-            },
-            broken: /<｜DSML｜parameter/,
-            key: (head) => head.split('" string="')[0]!,
-            value: (text, types, head) => (head.endsWith('true') ? text : jsonOrText(text, types)),
-          },
-          context,
-        ),
-    })),
-  ],
+  blocks: [THINK, wrapped('function_calls'), wrapped('tool_calls'), bare],
+  ignored: ['</｜DSML｜function_calls>', '</｜DSML｜tool_calls>'],
 };

@@ -1,20 +1,57 @@
-import { malformed, type Piece, THINK, type ToolFormat } from './grammar.ts';
-import { jsonOrText, typesOf } from './typed-value.ts';
+import type { ToolSchema } from '../../types.ts';
+import { type BlockContext, malformed, type Piece, readJson, THINK, type ToolFormat } from './grammar.ts';
+import { isText, jsonOrText, typedValue, typesOf } from './typed-value.ts';
 
-/** What stands between two tags from `at` on, white space before them; undefined if they are not there. */
-function tagged(
-  text: string,
-  at: number,
-  tag: string,
-): { readonly body: string; readonly end: number } | undefined {
-  const open = `<${tag}>`;
-  const start = at + /^\s*/.exec(text.slice(at, at + LONGEST_SPACE))![0].length;
-  if (!text.startsWith(open, start)) return undefined;
-  const end = text.indexOf(`</${tag}>`, start);
-  return end < 0 ? undefined : { body: text.slice(start + open.length, end), end: end + open.length + 1 };
+/** One argument; Hunyuan's tags may carry a suffix: `<arg_key:opensource>`. */
+const PAIR =
+  /\s*<arg_key(:\w+)?>([\s\S]*?)<\/arg_key\1>(?:\\n|\s)*<arg_value\1>([\s\S]*?)<\/arg_value\1>\s*/y;
+
+interface PairContext {
+  readonly name: string;
+  readonly tools: readonly ToolSchema[];
+  readonly closed: boolean;
+  readonly source: string;
+  value(text: string, types: string[] | undefined): unknown;
 }
 
-const LONGEST_SPACE = 64;
+function readPairs(text: string, { name, tools, closed, source, value }: PairContext): Piece[] {
+  if (name === '' || /\s/.test(name)) return [malformed('the tool call does not begin with a name', source)];
+  if (!closed) return [malformed('the tool call is not closed: </tool_call> is missing', source)];
+  const given = new Map<string, unknown>();
+  PAIR.lastIndex = 0;
+  for (let at = 0; at < text.length; at = PAIR.lastIndex) {
+    PAIR.lastIndex = at;
+    const pair = PAIR.exec(text);
+    if (!pair) return [malformed('an argument is not a pair of <arg_key> and <arg_value>', source)];
+    const key = pair[2]!.trim();
+    if (given.has(key)) return [malformed(`the argument ${key} is given twice`, source)];
+    given.set(key, value(pair[3]!, typesOf(tools, name, key)));
+  }
+  return [{ kind: 'call', call: { name, arguments: Object.fromEntries(given) } }];
+}
+
+/** Strings are bare; a model that writes one as JSON means what is between the quotes. */
+function bareValue(text: string, types: string[] | undefined): unknown {
+  const isQuoted = types?.every(isText) && /^\s*".*"\s*$/s.test(text);
+  const quoted = isQuoted ? readJson(text.trim()) : undefined;
+  return quoted && 'value' in quoted ? quoted.value : jsonOrText(text, types);
+}
+
+const glmCall = {
+  open: '<tool_call>',
+  close: ['</tool_call>'],
+  read: (body: string, { tools, closed }: BlockContext) => {
+    const source = body.trim();
+    const head = /^[^<]*/.exec(source)![0];
+    return readPairs(source.slice(head.length), {
+      name: head.trim().replace(/\\n$/, ''),
+      tools,
+      closed,
+      source,
+      value: bareValue,
+    });
+  },
+};
 
 /**
  * GLM-4.5 and later. Strings are bare, everything else is JSON:
@@ -29,29 +66,35 @@ const LONGEST_SPACE = 64;
 export const glm: ToolFormat = {
   name: 'glm',
   stopTokens: ['<|observation|>', '<|user|>'],
-  blocks: [
-    THINK,
+  blocks: [THINK, glmCall],
+};
+
+/** Poolside Laguna: calls as GLM writes them, in dialogues of its own. */
+export const poolside: ToolFormat = { name: 'poolside_v1', blocks: [THINK, glmCall] };
+
+const SUFFIXES = ['', ':opensource'];
+
+/**
+ * Hunyuan 3: the same pairs behind `<tool_sep>`; released tokenizers put a suffix into every tag.
+ *
+ *   <tool_calls><tool_call>add<tool_sep>
+ *   <arg_key>a</arg_key><arg_value>1</arg_value>
+ *   </tool_call></tool_calls>
+ */
+export const hunyuan3: ToolFormat = {
+  name: 'hy_v3',
+  blocks: SUFFIXES.flatMap((suffix) => [
+    { ...THINK, open: `<think${suffix}>`, close: [`</think${suffix}>`] },
     {
-      open: '<tool_call>',
-      close: ['</tool_call>'],
-      read: (body, { tools, closed }): Piece[] => {
+      open: `<tool_call${suffix}>`,
+      close: [`</tool_call${suffix}>`],
+      read: (body: string, { tools, closed }: BlockContext) => {
         const source = body.trim();
-        if (!closed) return [malformed('the tool call is not closed: </tool_call> is missing', source)];
-        const head = /^[^<]*/.exec(source)![0];
-        const name = head.trim();
-        if (name === '' || /\s/.test(name))
-          return [malformed('the tool call does not begin with a name', source)];
-        const given: [string, unknown][] = [];
-        for (let at = head.length; at < source.length; ) {
-          const key = tagged(source, at, 'arg_key');
-          const value = key && tagged(source, key.end, 'arg_value');
-          if (!value) return [malformed('an argument is not a pair of <arg_key> and <arg_value>', source)];
-          const parameter = key.body.trim();
-          given.push([parameter, jsonOrText(value.body, typesOf(tools, name, parameter))]);
-          at = value.end;
-        }
-        return [{ kind: 'call', call: { name, arguments: Object.fromEntries(given) } }];
+        const [name = '', ...rest] = source.split(`<tool_sep${suffix}>`);
+        if (rest.length === 0) return [malformed(`the tool call has no <tool_sep${suffix}>`, source)];
+        return readPairs(rest.join(''), { name: name.trim(), tools, closed, source, value: typedValue });
       },
     },
-  ],
+  ]),
+  ignored: SUFFIXES.flatMap((suffix) => [`<tool_calls${suffix}>`, `</tool_calls${suffix}>`]),
 };

@@ -31,8 +31,21 @@ export interface Block {
   readonly until?: readonly string[];
   /** Where its text goes; `whole` if not given. Asked again while it answers `unsure`. */
   sink?(body: string): Sink;
-  /** Asked of a whole block. `closed` is false where the reply ended first. Never throws. */
-  read?(body: string, context: { readonly tools: readonly ToolSchema[]; readonly closed: boolean }): Piece[];
+  /** Asked of a whole block. Never throws. */
+  read?(body: string, context: BlockContext): Piece[];
+}
+
+export interface BlockContext {
+  readonly tools: readonly ToolSchema[];
+  /** False where the reply ended before the block did. */
+  readonly closed: boolean;
+  /** The mark that closed the block; '' where another one began, or the reply ended. */
+  readonly closedBy?: string;
+}
+
+/** Whether a block's text is the model's reasoning. */
+export function isReasoning({ sink }: Block): boolean {
+  return sink?.('any words').kind === 'reasoning';
 }
 
 /**
@@ -55,11 +68,15 @@ export interface ToolFormat {
   };
 }
 
-export const THINK: Block = {
-  open: '<think>',
-  close: ['</think>'],
-  sink: () => ({ kind: 'reasoning', from: 0 }),
-};
+/** A block of reasoning between two marks. */
+export function reasoning(open: string, close: string): Block {
+  return { open, close: [close], sink: () => ({ kind: 'reasoning', from: 0 }) };
+}
+
+export const THINK: Block = reasoning('<think>', '</think>');
+
+export const SPELLED =
+  'the tool call is spelled in ordinary letters: its marks must be the tokens of the model';
 
 export function malformed(message: string, source: string): Piece {
   return { kind: 'problem', problem: { kind: 'malformed-call', message, source } };
@@ -105,18 +122,54 @@ export function readArguments(value: unknown): Record<string, unknown> | undefin
   return 'value' in parsed && isObject(parsed.value) ? parsed.value : undefined;
 }
 
-/** `{"name": …, "<key>": {…}}` as a call; `source` is what the problem quotes. */
-export function callFromJson(value: unknown, keys: readonly string[], source: string): Piece {
-  if (!isObject(value)) return malformed('the tool call is not a JSON object', source);
-  const { name } = value;
-  if (typeof name !== 'string' || name === '') return malformed('the tool call has no "name"', source);
+/** Where a JSON call has its parts. */
+export interface JsonShape {
+  /** Keys of the tool's name, the usual one first. */
+  readonly names: readonly string[];
+  /** Keys of the arguments, the usual one first. */
+  readonly keys: readonly string[];
+}
+
+export const CALL_SHAPE: JsonShape = { names: ['name'], keys: ['arguments', 'parameters'] };
+
+/** Keys of a JSON call that say nothing more than the call does. */
+const BESIDE = new Set(['id', 'type', 'index', 'tool_call_id']);
+
+/** `{"name": …, "arguments": {…}}` as a call; `source` is what the problem quotes. A key of no meaning is told. */
+function callFromJson(value: unknown, { names, keys }: JsonShape, source: string): Piece[] {
+  if (!isObject(value)) return [malformed('the tool call is not a JSON object', source)];
+  const nameKey = names.find((key) => key in value) ?? names[0]!;
+  const name = value[nameKey];
+  if (typeof name !== 'string' || name === '')
+    return [malformed(`the tool call has no "${names[0]}"`, source)];
   const key = keys.find((candidate) => candidate in value);
-  if (key === undefined) return malformed(`the tool call has no "${keys[0]}"`, source);
+  if (key === undefined) return [malformed(`the tool call has no "${keys[0]}"`, source)];
   const given = readArguments(value[key]);
-  if (!given) return malformed(`"${key}" of the tool call is not a JSON object`, source);
+  if (!given) return [malformed(`"${key}" of the tool call is not a JSON object`, source)];
   const { id } = value;
-  return {
-    kind: 'call',
-    call: { name, arguments: given, ...(typeof id === 'string' && id !== '' && { id }) },
-  };
+  const strange = Object.entries(value).filter(
+    ([each]) => each !== nameKey && each !== key && !BESIDE.has(each),
+  );
+  return [
+    { kind: 'call', call: { name, arguments: given, ...(typeof id === 'string' && id !== '' && { id }) } },
+    ...strange.map(([each, item]) =>
+      malformed(`the tool call has a key of no meaning: ${each}`, JSON.stringify({ [each]: item })),
+    ),
+  ];
+}
+
+/** A call, or each call of a list; OpenAI's wrapper `{"type": "function", "function": {…}}` is opened. */
+export function callsFromJson(value: unknown, shape: JsonShape, source: string): Piece[] {
+  if (!Array.isArray(value)) return callFromJson(unwrapped(value), shape, source);
+  if (value.length === 0) return [malformed('the list of tool calls is empty', source)];
+  return value.flatMap((item) => callFromJson(unwrapped(item), shape, JSON.stringify(item)));
+}
+
+function unwrapped(value: unknown): unknown {
+  return isObject(value) && isObject(value.function) ? value.function : value;
+}
+
+/** Words around calls; white space alone is nothing. */
+export function words(text: string): Piece[] {
+  return text.trim() === '' ? [] : [{ kind: 'content', text }];
 }

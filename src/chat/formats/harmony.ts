@@ -1,17 +1,37 @@
-import { type Block, malformed, type Piece, readArguments, type Sink, type ToolFormat } from './grammar.ts';
+import { unguard } from '../added-tokens.ts';
+import {
+  type Block,
+  malformed,
+  type Piece,
+  readArguments,
+  type Sink,
+  SPELLED,
+  type ToolFormat,
+} from './grammar.ts';
 
 const MESSAGE = '<|message|>';
 const LONGEST_HEADER = 400;
 
 interface Header {
+  /** The last one counts: a header that was begun again means the second. */
   readonly channel: string | undefined;
   readonly recipient: string | undefined;
+  /** Words that a header does not have. */
+  readonly rest: string;
 }
 
+/** To whom words are written that no tool gets. */
+const NOT_TOOLS = new Set(['assistant', 'user', 'all']);
+const KNOWN =
+  /<\|channel\|>\s*(?:analysis|commentary|final)?\b|\bto=[^\s<]*|<\|constrain\|>|\b(?:assistant|json|code)\b/g;
+
 function headerOf(text: string): Header {
+  const recipients = [...text.matchAll(/\bto=([^\s<]+)/g)].map(([, name]) => name!);
+  const recipient = recipients.pop();
   return {
-    channel: /<\|channel\|>\s*(\w+)/.exec(text)?.[1],
-    recipient: /\bto=([^\s<]+)/.exec(text)?.[1],
+    channel: [...text.matchAll(/<\|channel\|>\s*(\w+)/g)].at(-1)?.[1],
+    recipient: recipient !== undefined && NOT_TOOLS.has(recipient) ? undefined : recipient,
+    rest: [text.replace(KNOWN, '').trim(), ...recipients].filter((each) => each !== '').join(' '),
   };
 }
 
@@ -22,24 +42,48 @@ const message: Block = {
   sink: (body): Sink => {
     const end = body.indexOf(MESSAGE);
     if (end < 0) return { kind: body.length > LONGEST_HEADER ? 'whole' : 'unsure' };
-    const { channel, recipient } = headerOf(body.slice(0, end));
-    if (recipient) return { kind: 'whole' };
+    const { channel, recipient, rest } = headerOf(body.slice(0, end));
+    if (recipient || rest !== '') return { kind: 'whole' };
     return { kind: channel === 'analysis' ? 'reasoning' : 'content', from: end + MESSAGE.length };
   },
   read: (body): Piece[] => {
     const end = body.indexOf(MESSAGE);
     const source = body.trim();
+    if (end < 0 && !body.includes('<|channel|>')) return readSpelled(body);
+    const { recipient, rest, channel } = headerOf(end < 0 ? body : body.slice(0, end));
     if (end < 0) {
-      if (!body.includes('<|channel|>')) return [{ kind: 'content', text: body }];
-      return headerOf(body).recipient ? [malformed('the tool call has no <|message|>', source)] : [];
+      if (recipient) return [malformed('the tool call has no <|message|>', source)];
+      return rest === '' ? [] : [{ kind: channel === 'analysis' ? 'reasoning' : 'content', text: rest }];
     }
-    const { recipient } = headerOf(body.slice(0, end));
-    if (!recipient) return [{ kind: 'content', text: body.slice(end + MESSAGE.length) }];
+    const text = body.slice(end + MESSAGE.length);
+    const strange = rest === '' ? [] : [malformed('the header of a message has words of no meaning', rest)];
+    if (!recipient) return [...strange, { kind: channel === 'analysis' ? 'reasoning' : 'content', text }];
     const name = recipient.replace(/^functions\./, '');
-    const given = readArguments(body.slice(end + MESSAGE.length).trim() || '{}');
+    const given = readArguments(text.trim() || '{}');
     if (!given) return [malformed(`the arguments of ${name} are not a JSON object`, source)];
-    return [{ kind: 'call', call: { name, arguments: given } }];
+    return [...strange, { kind: 'call', call: { name, arguments: given } }];
   },
+};
+
+/** Words without a header; a header in ordinary letters is no header, and the model is told. */
+function readSpelled(body: string): Piece[] {
+  const text = unguard(body);
+  if (text === body || !/<\|channel\|>.*\bto=.*<\|message\|>/s.test(text))
+    return [{ kind: 'content', text: body }];
+  return [malformed(SPELLED, body.trim())];
+}
+
+const CHANNEL = '<|channel|>';
+
+/** A message that begins without `<|start|>assistant`. */
+const headless: Block = {
+  ...message,
+  open: CHANNEL,
+  sink: (body) => {
+    const sink = message.sink!(CHANNEL + body);
+    return 'from' in sink ? { ...sink, from: sink.from - CHANNEL.length } : sink;
+  },
+  read: (body, context) => message.read!(CHANNEL + body, context),
 };
 
 /**
@@ -52,6 +96,6 @@ const message: Block = {
 export const harmony: ToolFormat = {
   name: 'gpt-oss',
   stopTokens: ['<|return|>', '<|call|>'],
-  blocks: [message],
+  blocks: [message, headless],
   begins: message,
 };

@@ -5,18 +5,22 @@ const ARGUMENTS = '<|tool_call_argument_begin|>';
 
 function readCall(body: string, tools: readonly ToolSchema[], closed: boolean): Piece[] {
   const source = body.trim();
-  if (!closed) return [malformed('the tool call is not closed: <|tool_call_end|> is missing', source)];
   const [id = '', ...rest] = source.split(ARGUMENTS);
   if (rest.length === 0) return [malformed(`the tool call has no ${ARGUMENTS}`, source)];
-  const given = readArguments(rest.join(ARGUMENTS).trim());
-  if (!given) return [malformed('the arguments of the tool call are not a JSON object', source)];
+  const given = readArguments(rest.join(ARGUMENTS).trim() || (closed ? '{}' : ''));
+  if (!given) {
+    const missing = closed
+      ? 'the arguments of the tool call are not a JSON object'
+      : 'the tool call is not closed: <|tool_call_end|> is missing';
+    return [malformed(missing, source)];
+  }
   const name = nameOf(id.trim(), given, tools);
   if (name === undefined)
     return [malformed(`the id "${id.trim()}" does not say which tool is called`, source)];
   return [{ kind: 'call', call: { id: id.trim(), name, arguments: given } }];
 }
 
-/** `functions.add:0` says it; from other ids: the only tool whose name is in it, or that has these arguments. */
+/** `functions.add:0` says it; from other ids: the only tool whose name is in it, or whose arguments fit best. */
 function nameOf(
   id: string,
   given: Record<string, unknown>,
@@ -29,17 +33,25 @@ function nameOf(
   if (written !== undefined && (names.length === 0 || names.includes(written))) return written;
   const inside = names.filter((name) => id.includes(name));
   if (inside.length === 1) return inside[0];
-  const fitting = tools.filter(({ function: { parameters } }) => {
-    const required = Array.isArray(parameters.required) ? parameters.required.map(String) : [];
-    const known = isObject(parameters.properties) ? Object.keys(parameters.properties) : [];
-    const keys = Object.keys(given);
-    return required.every((key) => keys.includes(key)) && keys.every((key) => known.includes(key));
-  });
-  return fitting.length === 1 ? fitting[0]!.function.name : undefined;
+  if (names.length === 1 && /^\d+$/.test(id)) return names[0];
+  const [best, second] = tools
+    .map((tool) => ({ name: tool.function.name, fit: fitOf(tool, given) }))
+    .sort((a, b) => b.fit - a.fit);
+  return best && best.fit > 0 && best.fit > (second?.fit ?? 0) ? best.name : undefined;
+}
+
+/** Arguments that the tool knows, less those it does not; none fits if a required one is missing. */
+function fitOf({ function: { parameters } }: ToolSchema, given: Record<string, unknown>): number {
+  const required = Array.isArray(parameters.required) ? parameters.required.map(String) : [];
+  if (!required.every((key) => key in given)) return 0;
+  const known = isObject(parameters.properties) ? parameters.properties : {};
+  const keys = Object.keys(given);
+  const fitting = keys.filter((key) => key in known).length;
+  return fitting - (keys.length - fitting);
 }
 
 /**
- * Kimi K2. The model writes the call's id, which names the tool:
+ * Kimi K2 and K2.5. The model writes the call's id, which names the tool:
  *
  *   <|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{"a": 1}
  *   <|tool_call_end|><|tool_calls_section_end|>
@@ -51,7 +63,8 @@ export const kimi: ToolFormat = {
     THINK,
     {
       open: '<|tool_call_begin|>',
-      close: ['<|tool_call_end|>'],
+      close: ['<|tool_call_end|>', '<|tool_calls_section_end|>'],
+      until: ['<|tool_call_begin|>'],
       read: (body, { tools, closed }) => readCall(body, tools, closed),
     },
   ],

@@ -1,11 +1,11 @@
-import { malformed, type Piece, type ToolFormat } from './grammar.ts';
+import { type JsonShape, malformed, type Piece, type ToolFormat } from './grammar.ts';
 import { readJsonCalls } from './json-scan.ts';
 import { readPythonicCall } from './pythonic.ts';
 
-const KEYS = ['parameters', 'arguments'];
+const SHAPE: JsonShape = { names: ['name'], keys: ['parameters', 'arguments'] };
 
 function readTagged(body: string): Piece[] {
-  const pieces = readJsonCalls(body, KEYS);
+  const pieces = readJsonCalls(body, SHAPE);
   if (pieces.some(({ kind }) => kind !== 'content')) return pieces;
   const builtIn = readPythonicCall(body.trim());
   if (builtIn) return [{ kind: 'call', call: { ...builtIn, name: builtIn.name.replace(/\.call$/, '') } }];
@@ -23,5 +23,5 @@ export const llama3Json: ToolFormat = {
   name: 'llama3_json',
   stopTokens: ['<|eot_id|>', '<|eom_id|>'],
   blocks: [{ open: '<|python_tag|>', close: [], read: readTagged }],
-  unmarked: { from: /[[{]/, read: (text) => readJsonCalls(text, KEYS) },
+  unmarked: { from: /[[{]/, read: (text) => readJsonCalls(text, SHAPE) },
 };

@@ -1,31 +1,40 @@
-import { malformed, type Piece, readArguments, THINK, type ToolFormat } from './grammar.ts';
+import {
+  CALL_SHAPE,
+  malformed,
+  type Piece,
+  readArguments,
+  reasoning,
+  THINK,
+  type ToolFormat,
+  words,
+} from './grammar.ts';
 import { endOfJson, readJsonCalls } from './json-scan.ts';
 
 const CALLS = '[TOOL_CALLS]';
 
-/** Newer tokenizers (v11): `name[CALL_ID]id[ARGS]{…}`, one mark a call. */
-function readNamed(text: string): Piece[] {
-  const [head = '', ...rest] = text.split('[ARGS]');
-  const [name = '', id] = head.split('[CALL_ID]').map((part) => part.trim());
+/** Newer tokenizers (v11): `name[CALL_ID]id[ARGS]{…}`, one mark a call; some leave `[ARGS]` away. */
+const NAMED = /^\s*([\w.-]*)\s*(?:\[CALL_ID\]([^[{]*))?(?:\[ARGS\]\s*|(?=\{))/;
+
+function readNamed(text: string, [head, name = '', id = '']: RegExpExecArray): Piece[] {
   const source = text.trim();
-  const body = rest.join('[ARGS]');
-  const start = body.search(/\S/);
-  const end = body[start] === '{' ? endOfJson(body, start) : -1;
+  const body = text.slice(head.length);
   if (name === '') return [malformed('the tool call has no name', source)];
+  const end = body.startsWith('{') ? endOfJson(body, 0) : -1;
   if (end < 0) return [malformed(`the arguments of ${name} are not a JSON object`, source)];
-  const given = readArguments(body.slice(start, end));
+  const given = readArguments(body.slice(0, end));
   if (!given) return [malformed(`the arguments of ${name} are not valid JSON`, source)];
-  const words = body.slice(end);
+  const written = id.trim();
   return [
-    { kind: 'call', call: { name, arguments: given, ...(id && { id }) } },
-    ...(words.trim() === '' ? [] : [{ kind: 'content', text: words } as const]),
+    { kind: 'call', call: { name, arguments: given, ...(written && { id: written }) } },
+    ...words(body.slice(end)),
   ];
 }
 
 function readCalls(body: string): Piece[] {
   return body.split(CALLS).flatMap((text) => {
-    if (text.includes('[ARGS]')) return readNamed(text);
-    const pieces = readJsonCalls(text, ['arguments', 'parameters']);
+    const named = NAMED.exec(text);
+    if (named && (named[1] !== '' || text.includes('[ARGS]'))) return readNamed(text, named);
+    const pieces = readJsonCalls(text, CALL_SHAPE);
     if (pieces.some(({ kind }) => kind !== 'content') || /^[\s[\]]*$/.test(text)) return pieces;
     return [malformed(`what follows ${CALLS} is not a tool call`, text.trim())];
   });
@@ -39,9 +48,5 @@ function readCalls(body: string): Piece[] {
  */
 export const mistral: ToolFormat = {
   name: 'mistral',
-  blocks: [
-    THINK,
-    { ...THINK, open: '[THINK]', close: ['[/THINK]'] },
-    { open: CALLS, close: [], read: readCalls },
-  ],
+  blocks: [THINK, reasoning('[THINK]', '[/THINK]'), { open: CALLS, close: [], read: readCalls }],
 };

@@ -1,4 +1,4 @@
-/** Reads Python literals: strings, numbers, True/False/None, lists, tuples and dictionaries. Never evaluates. */
+/** Reads Python literals: strings, numbers, True/False/None, lists, tuples, sets, dictionaries. Never evaluates. */
 
 export class LiteralError extends Error {
   /** How far reading came. */
@@ -12,6 +12,7 @@ export class LiteralError extends Error {
 const DEEPEST = 200;
 const NUMBER = /[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?/y;
 const WORD = /[A-Za-z_]\w*/y;
+const PREFIX = /[fFrRuU](?=["'])/y;
 const SPACE = /\s*/y;
 const CONSTANTS: Readonly<Record<string, unknown>> = {
   True: true,
@@ -36,18 +37,23 @@ const ESCAPES: Readonly<Record<string, string>> = {
 export class LiteralReader {
   readonly text: string;
   at: number;
+  /** Where the string that was read last begins and ends. */
+  lastString: { readonly from: number; readonly to: number } | undefined;
+  /** Ends of strings in which the model did not escape its quotes, by where they begin. */
+  readonly #ends: ReadonlyMap<number, number>;
 
-  constructor(text: string, at = 0) {
+  constructor(text: string, at = 0, ends: ReadonlyMap<number, number> = new Map()) {
     this.text = text;
     this.at = at;
+    this.#ends = ends;
   }
 
   skipSpace(): void {
-    this.#match(SPACE);
+    this.match(SPACE);
   }
 
   word(): string | undefined {
-    return this.#match(WORD);
+    return this.match(WORD);
   }
 
   /** Takes `expected` after white space, if it is there. */
@@ -76,7 +82,9 @@ export class LiteralReader {
     if (character === '[') return this.#sequence('[', ']', depth);
     if (character === '(') return this.#sequence('(', ')', depth);
     if (character === '{') return this.#dictionary(depth);
-    const number = this.#match(NUMBER);
+    const prefix = this.match(PREFIX);
+    if (prefix !== undefined) return this.#prefixed(prefix.toLowerCase());
+    const number = this.match(NUMBER);
     if (number !== undefined) return Number(number.replaceAll('_', ''));
     const start = this.at;
     const word = this.word();
@@ -98,20 +106,35 @@ export class LiteralReader {
     return items;
   }
 
-  #dictionary(depth: number): Record<string, unknown> {
+  /** A dictionary, or a set, which becomes a list. */
+  #dictionary(depth: number): Record<string, unknown> | unknown[] {
     this.expect('{');
     const entries: [string, unknown][] = [];
+    const items: unknown[] = [];
     while (!this.take('}')) {
       const key = this.value(depth + 1);
-      if (typeof key !== 'string' && typeof key !== 'number') this.fail('expected a string as key');
-      this.expect(':');
-      entries.push([String(key), this.value(depth + 1)]);
+      if (this.take(':')) {
+        if (typeof key !== 'string' && typeof key !== 'number') this.fail('expected a string as key');
+        entries.push([String(key), this.value(depth + 1)]);
+      } else items.push(key);
+      if (entries.length > 0 && items.length > 0) this.fail('expected :');
       if (!this.take(',')) {
         this.expect('}');
         break;
       }
     }
-    return Object.fromEntries(entries);
+    return items.length > 0 ? items : Object.fromEntries(entries);
+  }
+
+  /** `f'…'` without placeholders, `r'…'` and `u'…'`. */
+  #prefixed(prefix: string): string {
+    const start = this.at;
+    const value = this.#string(prefix === 'r');
+    if (prefix === 'f' && /[{}]/.test(value)) {
+      this.at = start;
+      this.fail('expected a string without placeholders');
+    }
+    return value;
   }
 
   /** Adjacent strings are one, as in Python. */
@@ -124,20 +147,23 @@ export class LiteralReader {
     return whole;
   }
 
-  #string(): string {
-    const quote = this.text[this.at]!;
-    const isTriple = this.text.startsWith(quote.repeat(3), this.at);
+  #string(isRaw = false): string {
+    const start = this.at;
+    const quote = this.text[start]!;
+    const isTriple = this.text.startsWith(quote.repeat(3), start);
     const close = isTriple ? quote.repeat(3) : quote;
+    const end = this.#ends.get(start);
     this.at += close.length;
     const parts: string[] = [];
     let from = this.at;
     while (this.at < this.text.length) {
-      if (this.text.startsWith(close, this.at)) {
+      if (end === undefined ? this.text.startsWith(close, this.at) : this.at === end) {
         parts.push(this.text.slice(from, this.at));
+        this.lastString = { from: start, to: this.at };
         this.at += close.length;
         return parts.join('');
       }
-      if (this.text[this.at] === '\\') {
+      if (this.text[this.at] === '\\' && !isRaw) {
         parts.push(this.text.slice(from, this.at), this.#escape());
         from = this.at;
       } else this.at++;
@@ -160,7 +186,7 @@ export class LiteralReader {
     return ESCAPES[character] ?? (`\\'"`.includes(character) ? character : `\\${character}`);
   }
 
-  #match(pattern: RegExp): string | undefined {
+  match(pattern: RegExp): string | undefined {
     pattern.lastIndex = this.at;
     const [found] = pattern.exec(this.text) ?? [];
     if (found === undefined) return undefined;

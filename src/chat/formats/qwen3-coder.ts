@@ -1,12 +1,15 @@
-import { type Block, THINK, type ToolFormat } from './grammar.ts';
+import { type Block, reasoning, THINK, type ToolFormat } from './grammar.ts';
 import { readTaggedCalls, type Tags } from './tagged.ts';
 import { typedValue } from './typed-value.ts';
 
 const tags: Tags = {
-  call: { open: /<function=([^<>\n]*)>/g, close: '</function>' },
-  parameter: { open: /<parameter=([^<>\n]*)>/g, close: '</parameter>' },
-  broken: /<parameter=/,
+  callOpen: '<function=([^<>\\n]*)>',
+  callClose: '</function>',
+  parameterOpen: '<parameter=([^<>\\n]*)>',
+  parameterClose: '</parameter>',
+  broken: /<(?:parameter|function)=/,
   value: typedValue,
+  onLines: true,
 };
 
 const call: Block = {
@@ -25,7 +28,8 @@ const bare: Block = {
 };
 
 /**
- * Qwen3-Coder and Qwen3.5. Values are bare text, read in the type that the tool's schema gives them:
+ * Qwen3-Coder, Qwen3.5, Nemotron 3, Step 3.5 and MiMo. Values are bare text, read in the type that the tool's
+ * schema gives them:
  *
  *   <tool_call>
  *   <function=add>
@@ -45,27 +49,7 @@ export const qwen3Coder: ToolFormat = {
 export const seed: ToolFormat = {
   name: 'seed',
   blocks: [
-    { ...THINK, open: '<seed:think>', close: ['</seed:think>'] },
+    reasoning('<seed:think>', '</seed:think>'),
     { ...call, open: '<seed:tool_call>', close: ['</seed:tool_call>'] },
-  ],
-};
-
-const invokes: Tags = {
-  call: { open: /<invoke name="([^">\n]*)">/g, close: '</invoke>' },
-  parameter: { open: /<parameter name="([^">\n]*)">/g, close: '</parameter>' },
-  broken: /<parameter\b/,
-  value: typedValue,
-};
-
-/** MiniMax-M1 and M2: several invocations in a block. */
-export const minimax: ToolFormat = {
-  name: 'minimax',
-  blocks: [
-    THINK,
-    {
-      open: '<minimax:tool_call>',
-      close: ['</minimax:tool_call>'],
-      read: (body, context) => readTaggedCalls(body, invokes, context),
-    },
   ],
 };

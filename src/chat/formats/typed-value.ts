@@ -10,7 +10,7 @@ export function typesOf(tools: readonly ToolSchema[], tool: string, parameter: s
   return isObject(property) ? namedTypes(property) : undefined;
 }
 
-function namedTypes(property: Record<string, unknown>): string[] | undefined {
+export function namedTypes(property: Record<string, unknown>): string[] | undefined {
   if (typeof property.type === 'string') return [property.type];
   if (Array.isArray(property.type)) return property.type.map(String);
   const options = [property.anyOf, property.oneOf].find(Array.isArray)?.filter(isObject);
@@ -34,7 +34,7 @@ export function typedValue(text: string, types: readonly string[] | undefined): 
   return text;
 }
 
-const isText = (type: string) => /^(str|string|text|varchar|char|enum)/i.test(type);
+export const isText = (type: string) => /^(str|string|text|varchar|char|enum)/i.test(type);
 
 function readAs(text: string, type: string): unknown {
   if (/^(int|uint|long|short|unsigned)/i.test(type))
@@ -48,10 +48,19 @@ function readAs(text: string, type: string): unknown {
 }
 
 function jsonOrLiteral(text: string, isWanted: (value: unknown) => boolean): unknown {
+  const read = readValue(text);
+  return read && isWanted(read.value) ? read.value : undefined;
+}
+
+function readValue(text: string): { readonly value: unknown } | undefined {
   const json = readJson(text);
-  if ('value' in json) return isWanted(json.value) ? json.value : undefined;
-  const literal = readLiteral(text);
-  return literal && isWanted(literal.value) ? literal.value : undefined;
+  return 'value' in json ? json : readLiteral(text);
+}
+
+/** JSON, a Python literal, or the text itself, where no schema says which. */
+export function jsonOrLiteralOrText(text: string): unknown {
+  const read = readValue(text);
+  return read ? read.value : text;
 }
 
 /** For formats that write strings bare and everything else as JSON. */

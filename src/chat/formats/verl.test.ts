@@ -41,8 +41,9 @@ describe('hermes', () => {
       problems: [],
     });
   });
-  test('both tags must be there', () => {
-    expect(read('<tool_call>{"name": "f", "arguments": {}}').calls).toEqual([]);
+  test('the opening tag must be there; a call that is complete needs no closing one', () => {
+    expect(read('<tool_call>{"name": "f", "arguments": {}}').calls).toEqual([['f', {}]]);
+    expect(read('<tool_call>{"name": "f", "arguments": {}').calls).toEqual([]);
     expect(read('{"name": "f", "arguments": {}}</tool_call>').calls).toEqual([]);
   });
   test('bad JSON is described and does not take the next call with it', () => {
@@ -62,7 +63,7 @@ describe('hermes', () => {
     expect(read('<tool_call>{"name": "f", "arguments": [1]}</tool_call>').problems).toEqual([
       '"arguments" of the tool call is not a JSON object',
     ]);
-    expect(read('<tool_call>[]</tool_call>').problems).toEqual(['the tool call is not a JSON object']);
+    expect(read('<tool_call>[]</tool_call>').problems).toEqual(['the list of tool calls is empty']);
   });
   test('arguments may be JSON in a string', () => {
     expect(read('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>').calls).toEqual([
@@ -135,7 +136,7 @@ describe('qwen3_coder', () => {
     ).toEqual(call);
   });
   test('a header or a parameter without ">" is described', () => {
-    expect(read('<tool_call><function=list_tool').problems).toEqual(['the tool call is not closed']);
+    expect(read('<tool_call><function=list_tool').problems).toEqual(['the tool call names no function']);
     expect(read('<tool_call><function=list_tool</tool_call>').problems).toEqual([
       'the tool call names no function',
     ]);

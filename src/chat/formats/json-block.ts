@@ -1,0 +1,59 @@
+import {
+  type Block,
+  CALL_SHAPE,
+  callsFromJson,
+  type JsonShape,
+  malformed,
+  type Piece,
+  readJson,
+  words,
+} from './grammar.ts';
+import { endOfJson } from './json-scan.ts';
+
+/** A value inside a block as calls. */
+export type ReadValue = (value: unknown, source: string) => Piece[];
+
+/**
+ * A block whose body is JSON: one call, or a list of calls. A body that is complete is a call even where the
+ * closing mark is missing; words after it are content.
+ */
+export function jsonBlock(open: string, close: readonly string[], shape: JsonShape = CALL_SHAPE): Block {
+  return jsonBlockOf(open, close, (value, source) => callsFromJson(value, shape, source));
+}
+
+export function jsonBlockOf(open: string, close: readonly string[], readValue: ReadValue): Block {
+  return {
+    open,
+    close,
+    read: (body, { closed }) => readParts(body, closed, { open, close: close[0] ?? '', readValue }),
+  };
+}
+
+interface Marks {
+  readonly open: string;
+  readonly close: string;
+  readonly readValue: ReadValue;
+}
+
+/** A body that is not JSON may be several: a call whose closing mark is missing runs into the next one. */
+function readParts(body: string, closed: boolean, marks: Marks): Piece[] {
+  const whole = readJson(body.trim());
+  if ('value' in whole) return marks.readValue(whole.value, body.trim());
+  const parts = body.split(marks.open);
+  return parts.flatMap((part, at) => readPart(part, closed && at === parts.length - 1, marks));
+}
+
+function readPart(body: string, closed: boolean, { close, readValue }: Marks): Piece[] {
+  const source = body.trim();
+  if (source === '') return [];
+  const parsed = readJson(source);
+  if ('value' in parsed) return readValue(parsed.value, source);
+  if (closed) return [malformed(`the tool call is not valid JSON: ${parsed.error}`, source)];
+  const end = /^[[{]/.test(source) ? endOfJson(source, 0) : -1;
+  const first = end < 0 ? undefined : readJson(source.slice(0, end));
+  if (first && 'value' in first) {
+    return [...readValue(first.value, source.slice(0, end)), ...words(source.slice(end))];
+  }
+  const missing = close === '' ? 'its JSON does not end' : `${close} is missing`;
+  return [malformed(`the tool call is not closed: ${missing}`, source)];
+}

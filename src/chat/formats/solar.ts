@@ -1,0 +1,40 @@
+import { type Block, malformed, type Piece, readArguments, reasoning, type ToolFormat } from './grammar.ts';
+
+const [NAME, ARGUMENTS, END] = ['<|tool_call:name|>', '<|tool_call:args|>', '<|tool_call:end|>'];
+
+function readCall(body: string, closed: boolean): Piece[] {
+  const source = body.trim();
+  const [, id, name, text] =
+    /^([\s\S]*?)<\|tool_call:name\|>([\s\S]*?)<\|tool_call:args\|>([\s\S]*)$/.exec(source) ?? [];
+  if (name === undefined || text === undefined)
+    return [malformed(`the tool call has no ${NAME} or no ${ARGUMENTS}`, source)];
+  const given = readArguments(text.trim() || '{}');
+  if (!given) {
+    const why = closed
+      ? `the arguments of ${name} are not a JSON object`
+      : `the tool call is not closed: ${END} is missing`;
+    return [malformed(why, source)];
+  }
+  if (name.trim() === '') return [malformed('the tool call has no name', source)];
+  const written = id?.trim();
+  return [{ kind: 'call', call: { name: name.trim(), arguments: given, ...(written && { id: written }) } }];
+}
+
+const call: Block = {
+  open: '<|tool_call:begin|>',
+  close: [END],
+  read: (body, { closed }) => readCall(body, closed),
+};
+
+/**
+ * Upstage Solar Open: each message has a channel, and a call says its id, its name and its arguments.
+ *
+ *   <|think|>I need the sum.<|end|><|begin|>assistant<|tool_calls|>
+ *   <|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>add<|tool_call:args|>{"a": 1}<|tool_call:end|><|calls|>
+ */
+export const solar: ToolFormat = {
+  name: 'solar',
+  stopTokens: ['<|end|>', '<|calls|>'],
+  blocks: [reasoning('<|think|>', '<|end|>'), call],
+  ignored: ['<|begin|>assistant', '<|content|>', '<|tool_calls|>', '<|calls|>', '<|end|>', '<|flush|>'],
+};
