@@ -11,9 +11,9 @@ const TAIL = 4000;
  * `####`; then the last mathematics or number. A text that is nothing but an answer is that answer.
  */
 export function extractAnswers(reply: string): string[] {
-  const said = afterThinking(reply);
+  const said = tagged(afterThinking(reply));
   const boxed = boxedAnswer(said) ?? boxedAnswer(reply);
-  const tail = said.slice(-TAIL).trim();
+  const tail = said.slice(-TAIL).replace(REMARK, '').trim();
   const anchored = anchoredAnswer(tail);
   if (boxed !== undefined) {
     // "The final answer is …" after the box says it again, and better.
@@ -28,6 +28,13 @@ export function extractAnswers(reply: string): string[] {
 function afterThinking(reply: string): string {
   const end = reply.lastIndexOf('</think>');
   return end < 0 ? reply : reply.slice(end + '</think>'.length);
+}
+
+/** What the last `<answer>…</answer>` holds, where there is one. */
+function tagged(reply: string): string {
+  const close = reply.lastIndexOf('</answer>');
+  const open = reply.lastIndexOf('<answer>', close);
+  return open < 0 || close < open ? reply : reply.slice(open + '<answer>'.length, close);
 }
 
 interface Box {
@@ -133,6 +140,9 @@ const withoutRemark = (line: string) =>
 
 const lastNumberAfterEquals = (line: string) => /.*=\s*(-?\$?\d[\d.,/]*(?:\s*%)?)[^=]*$/.exec(line)?.[1];
 
+/** `(about 2.24)` after an exact answer. */
+const REMARK = /\((?:about|approximately|approx\.?|roughly|≈|\\approx)[^()]{0,60}\)/g;
+
 interface Found {
   readonly start: number;
   readonly end: number;
@@ -140,7 +150,7 @@ interface Found {
 }
 
 const DISPLAYS =
-  /(?<!\\)\$\$([\s\S]{1,2000}?)\$\$|\\\[([\s\S]{1,2000}?)\\\]|(?<![\\\d])\$((?:\\\$|[^$\n]){1,2000}?)(?<!\\)\$(?!\d)|\\\(([\s\S]{1,2000}?)\\\)|(-?\\[dt]?frac\{-?\d+(?:[.,]\d+)?\}\{-?\d+(?:[.,]\d+)?\})/g;
+  /(?<!\\)\$\$([\s\S]{1,2000}?)\$\$|\\\[([\s\S]{1,2000}?)\\\]|(?<![\\\d])\$((?:\\\$|[^$\n]){1,2000}?)(?<!\\)\$(?!\d)|\\\(([\s\S]{1,2000}?)\\\)|\\begin\{(?:align|equation|gather)\*?\}([\s\S]{1,2000}?)\\end\{(?:align|equation|gather)\*?\}|(-?\\[dt]?frac\{-?\d+(?:[.,]\d+)?\}\{-?\d+(?:[.,]\d+)?\})/g;
 
 /** All mathematics between dollars or brackets. Pieces joined by "and", "or" or a comma are one list. */
 function mathematics(text: string): Found[] {

@@ -181,7 +181,7 @@ function parseTight(cursor: Cursor): Expression {
   let left = parseFactor(cursor);
   while (startsFactor(cursor, left)) {
     const mixed = parseMixedPart(cursor, left);
-    if (mixed) left = { kind: 'sum', terms: [left, mixed] };
+    if (mixed) left = withMixedPart(left, mixed);
     else if (cursor.peek()!.kind === 'number' && left.kind === 'number')
       throw new Unreadable('two numbers in a row');
     else left = { kind: 'product', factors: [left, parseFactor(cursor)] };
@@ -199,13 +199,20 @@ function parseMixedPart(cursor: Cursor, left: Expression): Expression | undefine
   }
   if (!cursor.isCommand('frac', 'dfrac', 'tfrac', 'cfrac')) return undefined;
   const part = parseFactor(cursor);
-  const isProper = part.kind === 'quotient' && part.top.kind === 'number' && part.bottom.kind === 'number';
+  const inner = part.kind === 'percent' || part.kind === 'degrees' ? part.of : part;
+  const isProper = inner.kind === 'quotient' && inner.top.kind === 'number' && inner.bottom.kind === 'number';
   if (isProper && !cursor.isSign('^')) return part;
   cursor.position = start;
   return undefined;
 }
 
-export function numberOf(text: string): Expression {
+/** The percent or degree sign after a mixed number is of all of it. */
+const withMixedPart = (whole: Expression, part: Expression): Expression =>
+  part.kind === 'percent' || part.kind === 'degrees'
+    ? { ...part, of: { kind: 'sum', terms: [whole, part.of] } }
+    : { kind: 'sum', terms: [whole, part] };
+
+function numberOf(text: string): Expression {
   return { kind: 'number', value: exactDecimal(text), isDecimal: text.includes('.') };
 }
 
@@ -306,9 +313,7 @@ function functionArgument(cursor: Cursor): Expression {
   let left = parseSignedFactor(cursor);
   while (startsFactor(cursor, left) && !startsFunction(cursor)) {
     const mixed = parseMixedPart(cursor, left);
-    left = mixed
-      ? { kind: 'sum', terms: [left, mixed] }
-      : { kind: 'product', factors: [left, parseFactor(cursor)] };
+    left = mixed ? withMixedPart(left, mixed) : { kind: 'product', factors: [left, parseFactor(cursor)] };
   }
   return left;
 }
@@ -325,7 +330,8 @@ function callOf(cursor: Cursor, name: string, prefix: readonly Expression[]): Ex
   let exponent: Expression | undefined;
   if (cursor.takeSign('^')) exponent = parseExponent(cursor);
   const inside = functionArgument(cursor);
-  const given = inside.kind === 'tuple' || inside.kind === 'list' ? inside.items : [inside];
+  const isSeveral = inside.kind === 'tuple' || inside.kind === 'list' || inside.kind === 'set';
+  const given = isSeveral ? inside.items : [inside];
   const isInverse =
     exponent?.kind === 'negative' &&
     exponent.of.kind === 'number' &&

@@ -49,16 +49,25 @@ export function cleanAnswer(given: string): string {
   text = text.replace(/^(?:\*\*|__)|(?:\*\*|__)$/g, '').trim();
   text = text.replace(/^\\\[|\\\]$|^\\\(|\\\)$/g, '').trim();
   text = text.replace(/^\$+(?!\d+(?:[.,]\d+)*$)|(?<!\\)\$+$/g, '').trim();
-  if (ENVIRONMENTS.test(text)) text = text.replace(ENVIRONMENTS, ' ').replace(/&|\\\\/g, ' ');
+  if (text.search(ENVIRONMENTS) >= 0) text = lastEquation(text.replace(ENVIRONMENTS, ' '));
   text = text.replace(/\\(?:label|tag)\*?\{[^{}]*\}/g, '').replace(/\\(?:nonumber|notag)\b/g, '');
   if (!text.includes('\\begin')) text = text.replace(/\\\\(?=[a-zA-Z])/g, '\\');
   text = text.split(/\\(?:Rightarrow|Longrightarrow|implies|therefore|iff)(?![a-zA-Z])|⇒/).at(-1)!;
   text = unboxed(text.trim()).trim();
+  text = text.replace(/^\\text\s*\{[^{}]*(?:\b(?:is|are|about)|:)\s*\}\s*(?=\S)/, '');
+  text = text.replace(/[,;]?\s*\(\s*[a-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?[^()]*\)$/, ''); // (k ∈ ℤ)
   return repeatingDecimals(text)
     .replace(/\\dotsc?\b|\\cdots\b|\\dots\b/g, '\\ldots')
     .replace(/[.,;:\s]+$|(?<!\\)\\\s*$/, '')
     .replace(/^[:;,\s]+/, '')
     .trim();
+}
+
+/** Of aligned rows the last, with those before it that it goes on from. */
+function lastEquation(rows: string): string {
+  const last = rows.split('\\\\').findLast((row) => row.trim() !== '') ?? '';
+  const isWhole = /^[^=&]*[^=&\s][^=&]*&?\s*=/.test(last);
+  return (isWhole ? last : rows).replace(/&|\\\\/g, ' ').trim();
 }
 
 /** What a `\boxed{…}` around the whole text holds. */

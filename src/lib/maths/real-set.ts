@@ -21,16 +21,25 @@ export interface NamedRealSet {
 
 const REALS: RealSet = [{ low: -Infinity, high: Infinity, hasLow: false, hasHigh: false }];
 
+const POSITIVE: RealSet = [{ low: 0, high: Infinity, hasLow: false, hasHigh: false }];
+const NEGATIVE: RealSet = [{ low: -Infinity, high: 0, hasLow: false, hasHigh: false }];
+const NAMED: Readonly<Record<string, RealSet>> = {
+  ...{
+    reals: REALS,
+    empty: [],
+    'reals+': POSITIVE,
+    'reals>0': POSITIVE,
+    'reals-': NEGATIVE,
+    'reals<0': NEGATIVE,
+  },
+};
+
 export function realSetOf(expression: Expression): NamedRealSet | undefined {
   switch (expression.kind) {
     case 'relation':
       return ofRelation(expression);
     case 'named-set':
-      return expression.name === 'reals'
-        ? { set: REALS }
-        : expression.name === 'empty'
-          ? { set: [] }
-          : undefined;
+      return Object.hasOwn(NAMED, expression.name) ? { set: NAMED[expression.name]! } : undefined;
     case 'tuple':
       return expression.items.length === 2 ? interval(expression) : undefined;
     case 'set': {

@@ -91,7 +91,7 @@ function solves({ left, right }: Pair, equation: Pair): boolean {
   return agreed >= 3;
 }
 
-function replaced(expression: Expression, name: string, by: Expression): Expression {
+export function replaced(expression: Expression, name: string, by: Expression): Expression {
   if (expression.kind === 'symbol') return expression.name === name ? by : expression;
   return withParts(
     expression,

@@ -16,7 +16,7 @@ export function isSameValue(one: Expression, other: Expression, decimals: number
   if (letters.length > MOST_LETTERS) return false;
   if (letters.length === 0) return isSameNumber(a, b, decimals);
   let agreed = 0;
-  for (const point of samplePoints(letters)) {
+  for (const point of samplePoints(letters, hasSeries(a) || hasSeries(b))) {
     const [x, y] = [valueAt(a, point), valueAt(b, point)];
     if (!x && !y) continue;
     if (!x || !y) return false;
@@ -26,6 +26,10 @@ export function isSameValue(one: Expression, other: Expression, decimals: number
   }
   return agreed >= ENOUGH;
 }
+
+/** A sum up to n has a value only where n is an integer. */
+const hasSeries = (expression: Expression) =>
+  contains(expression, (part) => part.kind === 'call' && (part.name === 'sum' || part.name === 'prod'));
 
 function isSameNumber(one: Expression, other: Expression, decimals: number): boolean {
   const point = startingPoint();
@@ -61,15 +65,20 @@ export const startingPoint = (values: ReadonlyMap<string, Value> = new Map()): P
 });
 
 /** The same points for the same letters: small integers first, then fractions of both signs. */
-export function samplePoints(letters: readonly string[]): Point[] {
+export function samplePoints(letters: readonly string[], areIntegers = false): Point[] {
   const random = createRandom(17);
   const between = (low: number, high: number) => low + Math.floor(random.next() * (high - low + 1));
   return Array.from({ length: POINTS }, (_, index) => {
     const values = new Map<string, Value>();
     for (const letter of [...letters].sort()) {
       const size =
-        index < 2 ? exact(between(2, 11)) : exact(between(3, 89), [7, 11, 13, 17, 8][between(0, 4)]!);
-      values.set(letter, index >= 4 && random.next() < 0.6 ? { ...size, top: -size.top } : size);
+        areIntegers || index < 2
+          ? exact(between(2, 11))
+          : exact(between(3, 89), [7, 11, 13, 17, 8][between(0, 4)]!);
+      values.set(
+        letter,
+        !areIntegers && index >= 4 && random.next() < 0.6 ? { ...size, top: -size.top } : size,
+      );
     }
     return startingPoint(values);
   });

@@ -9,7 +9,7 @@ import {
 import { matrixEntries } from './matrix.ts';
 import { areUnitsAtOdds } from './names.ts';
 import { isSameRealSet, realSetOf } from './real-set.ts';
-import { isSameRelation } from './relation.ts';
+import { isSameRelation, replaced } from './relation.ts';
 import { isSameValue } from './same-value.ts';
 
 const MOST_ITEMS = 100;
@@ -58,6 +58,10 @@ const givesValue = ({ signs }: Relation) =>
 
 function areSameRelations(gold: Relation, answer: Relation, decimals: number): boolean {
   const [right, given] = [gold.sides.at(-1)!, answer.sides.at(-1)!];
+  if (givesValue(gold) && givesValue(answer)) {
+    const renamed = alikeNamed(gold.sides[0]!, answer.sides[0]!, given);
+    if (renamed) return isSame(right, renamed, decimals);
+  }
   if (givesValue(gold) && givesValue(answer) && (isCollection(right) || isSetLike(right))) {
     return isSame(gold.sides[0]!, answer.sides[0]!, decimals) && isSame(right, given, decimals);
   }
@@ -73,15 +77,64 @@ const isName = (expression: Expression): boolean =>
  * answer only to an equation.
  */
 function withoutNames(gold: Expression, answer: Expression): readonly [Expression, Expression] {
+  if (gold.kind === 'list' && gold.items.some(isCondition)) return [withoutConditions(gold), answer];
+  if (answer.kind === 'list' && answer.items.some(isCondition)) return [gold, withoutConditions(answer)];
   if (gold.kind !== 'relation') {
     return answer.kind === 'relation' && givesValue(answer) ? [gold, answer.sides.at(-1)!] : [gold, answer];
   }
+  const listed = answer.kind === 'list' && givesValue(gold) ? valuesOf(answer, gold.sides[0]!) : undefined;
+  if (listed) return [gold.sides.at(-1)!, listed];
   const isNamed =
     answer.kind === 'relation' ||
     (answer.kind === 'list' && answer.items.some(({ kind }) => kind === 'relation'));
   return !isNamed && givesValue(gold) && isName(gold.sides[0]!)
     ? [gold.sides.at(-1)!, answer]
     : [gold, answer];
+}
+
+/** `k ∈ ℤ` beside an answer says what k is, not what the answer is. */
+const isCondition = (item: Expression): boolean =>
+  item.kind === 'relation' &&
+  item.signs[0] === '∈' &&
+  item.sides[1]!.kind === 'named-set' &&
+  item.sides.length === 2;
+
+function withoutConditions(list: Extract<Expression, { kind: 'list' }>): Expression {
+  const items = list.items.filter((item) => !isCondition(item));
+  return items.length === 1 ? items[0]! : { kind: 'set', items };
+}
+
+/** The values of `k = 1, 2, 3`, if k is the name asked for. */
+function valuesOf(list: Extract<Expression, { kind: 'list' }>, name: Expression): Expression | undefined {
+  const named = list.items.filter(({ kind }) => kind === 'relation');
+  const isAsked = (item: Expression) =>
+    item.kind === 'relation' && givesValue(item) && isSameName(name, item.sides[0]!);
+  if (named.length === 0 || !named.every(isAsked)) return undefined;
+  return {
+    ...list,
+    items: list.items.map((item) => (item.kind === 'relation' ? item.sides.at(-1)! : item)),
+  };
+}
+
+/** One name, or the same letter with a subscript and without: `x_1 = 1, x_2 = 3` are values of x. */
+function isSameName(one: Expression, other: Expression): boolean {
+  if (one.kind !== 'symbol' || other.kind !== 'symbol') return false;
+  const [a, b] = [one.name.split('_'), other.name.split('_')];
+  return one.name === other.name || (a[0] === b[0] && (a.length === 1 || b.length === 1));
+}
+
+/** The answer's value in the letters of the right answer: `f(n) = n` is `f(x) = x`, and `y = 2x` is `f(x) = 2x`. */
+function alikeNamed(gold: Expression, answer: Expression, value: Expression): Expression | undefined {
+  if (isSameName(gold, answer)) return value;
+  const isFunction = ({ kind }: Expression) => kind === 'call';
+  if (isFunction(gold) !== isFunction(answer)) {
+    const name = isFunction(gold) ? answer : gold;
+    return name.kind === 'symbol' && name.name === 'y' ? value : undefined;
+  }
+  if (gold.kind !== 'call' || answer.kind !== 'call' || gold.name !== answer.name) return undefined;
+  const [right, given] = [gold.arguments[0], answer.arguments[0]];
+  if (right?.kind !== 'symbol' || given?.kind !== 'symbol' || gold.arguments.length > 1) return undefined;
+  return replaced(value, given.name, right);
 }
 
 /** `x = √2 ≈ 1.41` gives the exact value and the rounded one. */
@@ -107,7 +160,9 @@ function isSameCollection(gold: Expression, answer: Expression, decimals: number
   if (gold.kind === 'set' || answer.kind === 'set') {
     return inAnyOrder(distinct(right, decimals), distinct(given, decimals), decimals);
   }
-  return inAnyOrder(right, given, decimals);
+  // Values that have names are given in the order of the names.
+  const areNamed = answer.kind === 'tuple' && right.every(({ kind }) => kind === 'relation');
+  return areNamed ? inOrder(right, given, decimals) : inAnyOrder(right, given, decimals);
 }
 
 const isRound = (expression: Expression) =>

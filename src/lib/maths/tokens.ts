@@ -103,9 +103,21 @@ export function tokenize(given: string, hasThousands: boolean): Token[] {
     else if (/^percent(?:age)?$|^pct$|^\\?%$/i.test(words)) push('command', '%', length);
     else if (Object.hasOwn(FUNCTIONS, words)) push('command', words, length);
     else if (/^\d+(?:\.\d+)?$/.test(words)) push('number', words, length);
-    else if (isName && /^[a-zA-Z]$/.test(words)) push('letter', words, length);
+    else if (isName && /^[a-zA-Z]$/.test(words)) push(isUnitHere(words) ? 'text' : 'letter', words, length);
     else if (isName && /^\\[a-zA-Z]+$/.test(words)) push('command', words.slice(1), length);
+    else if (/^[A-Z](?:\s*,\s*[A-Z])+$/.test(words)) pushLetters(words, length);
     else push('text', content, length);
+  }
+
+  /** `5 \mathrm{m}` */
+  function isUnitHere(letter: string): boolean {
+    return tokens.at(-1)?.kind === 'number' && isUnit(letter);
+  }
+
+  /** `\text{A, C}` */
+  function pushLetters(words: string, length: number): void {
+    for (const word of words.match(/[A-Z,]/g)!) push(word === ',' ? 'sign' : 'letter', word, 0);
+    at += length;
   }
 
   function pushWord(word: string): void {
