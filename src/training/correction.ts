@@ -71,6 +71,45 @@ export function correct(sequences: readonly CorrectionInput[], options: Correcti
   };
 }
 
+/** The correction of trajectories whose tokens are in several sequences: these are laid end to end, and cut again. */
+export function correctJoined(
+  trajectories: readonly (readonly number[])[],
+  { old, behaviour, ages }: Readonly<Record<'old' | 'behaviour' | 'ages', readonly Float64Array[]>>,
+  options: CorrectionOptions,
+): Correction {
+  const lay = (lists: readonly Float64Array[], indices: readonly number[]) =>
+    flatten(indices.map((index) => lists[index]!));
+  const whole = correct(
+    trajectories.map((indices) => {
+      const rollout = lay(behaviour, indices);
+      return {
+        logRatios: lay(old, indices).map((logprob, t) => logprob - rollout[t]!),
+        ages: lay(ages, indices),
+      };
+    }),
+    options,
+  );
+  const weights: Float64Array[] = [];
+  const keep: Uint8Array[] = [];
+  trajectories.forEach((indices, i) => {
+    let from = 0;
+    for (const index of indices) {
+      const { length } = behaviour[index]!;
+      weights[index] = whole.weights[i]!.slice(from, from + length);
+      keep[index] = whole.keep[i]!.slice(from, from + length);
+      from += length;
+    }
+  });
+  return { weights, keep, metrics: whole.metrics };
+}
+
+/** One weight for a whole sequence: the geometric mean over the tokens that are kept. */
+export function wholeWeight(weights: Float64Array, keep: Uint8Array | undefined): Float64Array {
+  const counted = weights.filter((_, t) => !keep || keep[t] === 1);
+  // As verl has it: a weight of 0 counts as 1e-10.
+  return weights.map(() => Math.exp(mean(counted.map((weight) => Math.log(weight + 1e-10)))));
+}
+
 const bounded = (logRatio: number) => Math.max(-LOG_RATIO_LIMIT, Math.min(LOG_RATIO_LIMIT, logRatio));
 
 function rawWeights(logRatios: Float64Array, level: 'token' | 'sequence' | undefined): Float64Array {

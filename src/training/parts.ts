@@ -42,6 +42,7 @@ export function openAdvantage(options: AdvantageOptions): OpenAdvantage {
 export interface OpenLoss {
   readonly takesRatio: boolean;
   readonly silentWithoutAdvantage: boolean;
+  readonly weighsWhole: boolean;
   readonly compute: PolicyLoss;
   readonly pick?: (inputs: readonly LossInput[], random: Random) => Uint8Array[];
   check(run: AlgorithmSetting): string | undefined;
@@ -50,13 +51,15 @@ export interface OpenLoss {
 export function openLoss(options: LossOptions): OpenLoss {
   if (isCustom(options)) {
     const { compute } = options;
-    return { takesRatio: true, silentWithoutAdvantage: false, compute, check: () => undefined };
+    const shape = { takesRatio: true, silentWithoutAdvantage: false, weighsWhole: false };
+    return { ...shape, compute, check: () => undefined };
   }
   const { part, settings } = open<Loss>('loss', LOSSES, options);
-  const { takesRatio, silentWithoutAdvantage, pick } = part;
+  const { takesRatio, silentWithoutAdvantage, weighsWhole = false, pick } = part;
   return {
     takesRatio,
     silentWithoutAdvantage,
+    weighsWhole,
     compute: (input) => part.compute(input, settings),
     ...(pick ? { pick: (inputs, random) => pick(inputs, settings, random) } : {}),
     check: (run) => part.check?.(settings, run),

@@ -1,7 +1,7 @@
 import { createRandom } from '../lib/random.ts';
 import type { Metrics } from '../types.ts';
 import type { Algorithm } from './algorithm.ts';
-import { correct } from './correction.ts';
+import { type Correction, correct, correctJoined, wholeWeight } from './correction.ts';
 import { dropGradient, requireFinite } from './guard.ts';
 import { estimateKl } from './kl.ts';
 import { type AggregationCounts, tokenWeight } from './losses/aggregation.ts';
@@ -115,13 +115,14 @@ export async function updateActor(
       tally.tokens += counts.tokens;
       if (counts.tokens === 0) continue;
       const picked = await pickFromMiniBatch(members, input, passes.seed + number, context);
+      const joined = await correctAcrossSegments(members, input, context);
       const live = members.filter((member) => !isSilent(member, input));
       let accumulated = false;
       for (const { members: chosenMembers, rows } of packMembers(live, trainer, context)) {
         context.signal?.throwIfAborted();
         const pass = await trainer.forward(rows, passOptions(outputsOf(input), context));
         try {
-          const gradients = microBatchGradients(pass, chosenMembers, counts, picked);
+          const gradients = microBatchGradients(pass, chosenMembers, counts, picked, joined);
           await pass.backward(gradients);
           accumulated = true;
         } catch (error) {
@@ -151,6 +152,7 @@ export async function updateActor(
     members: readonly GroupedSequence[],
     counts: MiniBatchCounts,
     picked: readonly Uint8Array[] | undefined,
+    joined: Correction | undefined,
   ): Gradients {
     const logprobs = readOutput(pass.outputs, 'logprob', members, "the policy's", context);
     const entropies = pass.outputs.entropy
@@ -170,6 +172,7 @@ export async function updateActor(
         input,
         counts,
         picked?.[member.index],
+        joined,
         tally,
       );
     });
@@ -201,6 +204,7 @@ function sequenceGradient(
   input: OpenInput,
   counts: MiniBatchCounts,
   picked: Uint8Array | undefined,
+  joined: Correction | undefined,
   tally: Tally,
 ) {
   const { algorithm } = input;
@@ -208,14 +212,15 @@ function sequenceGradient(
   const old = input.old?.[index] ?? logprobs;
   const behaviour = input.behaviour[index]!;
   const inPass =
-    !input.weights && algorithm.correction
+    !input.weights && !joined?.weights[index] && algorithm.correction
       ? correct(
           [{ logRatios: logprobs.map((logprob, t) => logprob - behaviour[t]!), ages: input.ages[index]! }],
           algorithm.correction,
         )
       : undefined;
-  const importance = input.weights?.[index] ?? inPass?.weights[0];
-  const keep = input.keep?.[index] ?? inPass?.keep[0];
+  const weights = input.weights?.[index] ?? joined?.weights[index] ?? inPass?.weights[0];
+  const keep = input.keep?.[index] ?? joined?.keep[index] ?? inPass?.keep[0];
+  const importance = weights && input.loss.weighsWhole ? wholeWeight(weights, keep) : weights;
   const advantages = input.advantages[index]!;
   const output = input.loss.compute({ logprobs, old, advantages, ...(picked ? { picked } : {}) });
   const weight = tokenWeight(
@@ -303,6 +308,37 @@ function countTokens(members: readonly GroupedSequence[], input: ActorInput): Mi
     if (kept > 0) ofTrajectory.set(member.trajectory, (ofTrajectory.get(member.trajectory) ?? 0) + kept);
   }
   return { tokens, sequences: ofTrajectory.size, ofTrajectory };
+}
+
+/**
+ * A correction by sequence needs all tokens of a trajectory. In the pass only one segment of it is seen, so those that
+ * have several are scored before, by the same weights; this costs them one more forward.
+ */
+async function correctAcrossSegments(
+  members: readonly GroupedSequence[],
+  input: OpenInput,
+  context: PassContext,
+): Promise<Correction | undefined> {
+  const { correction } = input.algorithm;
+  if (!correction || input.weights) return undefined;
+  const isBySequence =
+    correction.weights?.level === 'sequence' ||
+    correction.rejection?.some(({ statistic }) => statistic.startsWith('sequence'));
+  const segments = new Map<number, number[]>();
+  for (const { trajectory, index } of members) {
+    segments.set(trajectory, [...(segments.get(trajectory) ?? []), index]);
+  }
+  const several = [...segments.values()].filter(({ length }) => length > 1);
+  if (!isBySequence || several.length === 0) return undefined;
+  const chosen = new Set(several.flat());
+  const { logprob } = await scoreMembers(
+    input.trainer,
+    members.filter(({ index }) => chosen.has(index)),
+    ['logprob'],
+    context,
+    { whose: "the policy's" },
+  );
+  return correctJoined(several, { ...input, old: logprob }, correction);
 }
 
 /** A loss that looks at the whole mini-batch before any gradient costs one more pass. */

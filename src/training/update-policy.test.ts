@@ -264,6 +264,77 @@ describe('the old policy', () => {
     expect(metrics['training/rollout_probs_diff_max']).toBeGreaterThan(0.01);
   });
 
+  /** Old policy and engine differ: log π − log π_rollout of every trained token, trajectory by trajectory. */
+  async function offPolicy(algorithm: Algorithm, twoSegments = false) {
+    const groups = tabularGroups(tabularPolicy(11), { seed: 9, twoSegments });
+    const trainer = tabularPolicy();
+    const batch = batchOf(groups, algorithm);
+    const { metrics, tokens } = await update({ trainer, batch, algorithm });
+    const trajectories = batch.trajectories.map(({ sequences }) =>
+      sequences.flatMap((index) => {
+        const { positions, behaviour } = batch.sequences[index]!;
+        return [...positions].map((at) => ({
+          advantage: tokens[index]!.advantages![at]!,
+          logprob: tokens[index]!.logprobs![at]!,
+          logRatio: tokens[index]!.logprobs![at]! - behaviour[at]!,
+        }));
+      }),
+    );
+    return { metrics, trajectories, logits: trainer.logits };
+  }
+  const sum = (list: readonly number[]) => list.reduce((total, value) => total + value, 0);
+  const average = (list: readonly number[]) => sum(list) / list.length;
+
+  // verl 0.9.1, compute_policy_loss_geo_mean: L = mean_i(−A_i · ratio_i · exp(mean_t log(w_t + 1e-10))); the ratio of a
+  // first update is 1.
+  test('GMPO weighs a sequence by the geometric mean of its importance weights', async () => {
+    const algorithm = algorithms.gmpo({ correction: corrections.tokenTruncated(1.5) });
+    const { metrics, trajectories } = await offPolicy(algorithm);
+    const expected = trajectories.map((tokens) => {
+      const weights = tokens.map(({ logRatio }) => Math.min(Math.exp(logRatio), 1.5));
+      return -average(tokens.map(({ advantage }) => advantage)) * Math.exp(average(weights.map(Math.log)));
+    });
+    expect(metrics['actor/pg_loss']).toBeCloseTo(average(expected), 6);
+    const arithmetic = trajectories.map((tokens) =>
+      average(tokens.map(({ advantage, logRatio }) => -advantage * Math.min(Math.exp(logRatio), 1.5))),
+    );
+    expect(Math.abs(average(arithmetic) - average(expected))).toBeGreaterThan(1e-4);
+  });
+
+  // verl 0.9.1, compute_policy_loss_bypass_mode with loss_type reinforce: L = Σ −w·log π·A / tokens, with the weight of
+  // the current policy to the engine: w = min(exp(Σ_t(log π − log π_rollout)), 2), the sum over the whole trajectory.
+  test.each([false, true])(
+    "bypass mode with the reinforce loss weighs by trajectory as verl's formula says (in two segments: %s)",
+    async (twoSegments) => {
+      const algorithm = grpo({
+        old: 'behaviour',
+        loss: algorithms.gpg().loss,
+        correction: corrections.sequenceTruncated(2),
+      });
+      const { metrics, trajectories, logits } = await offPolicy(algorithm, twoSegments);
+      const terms = trajectories.flatMap((tokens) => {
+        const weight = Math.min(Math.exp(sum(tokens.map(({ logRatio }) => logRatio))), 2);
+        return tokens.map(({ advantage, logprob }) => -weight * advantage * logprob);
+      });
+      expect(metrics['actor/pg_loss']).toBeCloseTo(average(terms), 6);
+      const inOne = (await offPolicy(algorithm, false)).logits;
+      logits.forEach((value, at) => {
+        expect(value).toBeCloseTo(inOne[at]!, 6);
+      });
+    },
+  );
+
+  // The same function with loss_type ppo_clip: the clipped ratio to the engine, and no importance weights.
+  test("bypass mode with the clipped loss takes its ratio to the engine as verl's formula says", async () => {
+    const { metrics, trajectories } = await offPolicy(grpo({ old: 'behaviour' }));
+    const terms = trajectories.flat().map(({ advantage, logRatio }) => {
+      const ratio = Math.exp(Math.max(-20, Math.min(20, logRatio)));
+      const clipped = Math.max(-advantage * ratio, -advantage * Math.max(0.8, Math.min(1.2, ratio)));
+      return advantage < 0 ? Math.min(-advantage * 3, clipped) : clipped;
+    });
+    expect(metrics['actor/pg_loss']).toBeCloseTo(average(terms), 6);
+  });
+
   test('rejected sequences leave the loss and its counts', async () => {
     const trainer = tabularPolicy();
     const groups = tabularGroups(tabularPolicy(11), { seed: 9 });

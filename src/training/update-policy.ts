@@ -4,7 +4,7 @@ import type { Metrics } from '../types.ts';
 import type { Algorithm } from './algorithm.ts';
 import type { Batch } from './batch.ts';
 import { setAside } from './batch-file.ts';
-import { type Correction, type CorrectionOptions, correct } from './correction.ts';
+import { correctJoined } from './correction.ts';
 import { assignCredit } from './credit.ts';
 import { filterTrajectories } from './filtration.ts';
 import { NonFiniteError } from './guard.ts';
@@ -232,7 +232,11 @@ async function update(options: ResolvedUpdate, state: UpdateState): Promise<Upda
     ).value;
   const correction =
     algorithm.correction && scored
-      ? correctBatch(batch, scored.logprob, behaviour, ages, algorithm.correction)
+      ? correctJoined(
+          batch.trajectories.map(({ sequences }) => sequences),
+          { old: scored.logprob, behaviour, ages },
+          algorithm.correction,
+        )
       : undefined;
   const credit = assignCredit(batch, algorithm, {
     old,
@@ -410,38 +414,6 @@ async function probeWeights(
 }
 
 /** By trajectory: importance weights multiply over all its segments. */
-function correctBatch(
-  batch: Batch,
-  old: TokenLists,
-  behaviour: TokenLists,
-  ages: TokenLists,
-  options: CorrectionOptions,
-): Correction {
-  const lay = (lists: readonly ArrayLike<number>[], indices: readonly number[]) =>
-    flatten(indices.map((index) => lists[index]!));
-  const whole = correct(
-    batch.trajectories.map(({ sequences }) => {
-      const rollout = lay(behaviour, sequences);
-      return {
-        logRatios: lay(old, sequences).map((logprob, t) => logprob - rollout[t]!),
-        ages: lay(ages, sequences),
-      };
-    }),
-    options,
-  );
-  const weights: Float64Array[] = [];
-  const keep: Uint8Array[] = [];
-  batch.trajectories.forEach(({ sequences }, i) => {
-    let from = 0;
-    for (const index of sequences) {
-      const { length } = batch.sequences[index]!.positions;
-      weights[index] = whole.weights[i]!.slice(from, from + length);
-      keep[index] = whole.keep[i]!.slice(from, from + length);
-      from += length;
-    }
-  });
-  return { weights, keep, metrics: whole.metrics };
-}
 
 function tokenRecord(
   member: GroupedSequence,

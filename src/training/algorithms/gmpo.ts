@@ -9,7 +9,8 @@ import { grpo } from './grpo.ts';
  * GMPO (Zhao et al. 2025): GRPO's advantage; tokens are clipped one by one, on the side where the objective would
  * grow, and the geometric mean of what remains is the sequence's ratio.
  *   k_t = sgn(A)·min(sgn(A)·κ_t, sgn(A)·clip(κ_t, −low, high)),  L = −mean(A)·exp(mean_t k_t)
- * Bounds e^±0.4 as in the paper. A sequence is one segment here.
+ * Bounds e^±0.4 as in the paper. A sequence is one segment here. Importance weights multiply L by their own geometric
+ * mean, exp(mean_t log w_t), as in verl.
  */
 export const gmpo = algorithm({
   name: 'gmpo',
@@ -20,6 +21,7 @@ export const gmpo = algorithm({
     settings: clipSettings(0.4, 0.4),
     takesRatio: true,
     silentWithoutAdvantage: true,
+    weighsWhole: true,
     compute: (input, { low, high }) => {
       const output = createOutput(input);
       const kept = input.logprobs.map((logprob, t) => {

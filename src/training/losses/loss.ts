@@ -29,6 +29,8 @@ export interface Loss<S extends Settings = Settings> {
   readonly settings: S;
   /** Whether it compares the policy to the old one. Without a ratio, older tokens need importance weights. */
   readonly takesRatio: boolean;
+  /** One ratio for all tokens: importance weights are joined to their geometric mean too. */
+  readonly weighsWhole?: boolean;
   /** Whether zero advantages give no gradient, so that the forward pass of such a sequence can be left out. */
   readonly silentWithoutAdvantage: boolean;
   compute(input: LossInput, settings: Values<S>): LossOutput;
