@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
-import { KNOWN_OPTIONS } from '../options/known-options.ts';
+import { reasonOf, shown, valueAt } from '../lib/setting.ts';
 import { resolveRun } from '../options/resolve-run.ts';
+import { KNOWN_OPTIONS } from '../options/schema.ts';
 
 /** `rollcall options`: every option with its default; `--explain` adds the reason for it. */
 export function registerOptions(program: Command): void {
@@ -12,14 +13,12 @@ export function registerOptions(program: Command): void {
     .action(async (words: string[], { explain }: { explain?: boolean }) => {
       const { file, overrides } = splitWords(words);
       const { options, given, notes, refused } = await resolveRun({ ...(file && { file }), overrides });
-      for (const [path, { reason }] of KNOWN_OPTIONS) {
-        const value = path
-          .split('.')
-          .reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], options);
+      for (const [path, schema] of KNOWN_OPTIONS) {
         const from = given.get(path);
-        const shown = typeof value === 'number' ? String(value) : JSON.stringify(value);
-        console.log(`${path} = ${shown}${from && from !== path ? `  (${from})` : ''}`);
-        if (explain) console.log(`    ${reason}`);
+        console.log(
+          `${path} = ${shown(valueAt(options, path))}${from && from !== path ? `  (${from})` : ''}`,
+        );
+        if (explain) console.log(`    ${reasonOf(schema)}`);
       }
       for (const note of notes) console.log(`# ${note}`);
       for (const line of refused) console.log(`# refused: ${line}`);

@@ -3,8 +3,9 @@ import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
 import { assembleRun } from '../options/assemble.ts';
 import { parseOverrides } from '../options/overrides.ts';
+import { PLAIN } from '../options/plain-options.ts';
 import { type ResolvedRun, resolveRun } from '../options/resolve-run.ts';
-import { OPTIONS, type TrainOptions } from '../options.ts';
+import type { TrainOptions } from '../options.ts';
 import { driveTraining } from './drive.ts';
 import { splitWords } from './options.ts';
 import { createDisplay, type ProgressDisplay } from './progress.ts';
@@ -44,7 +45,7 @@ async function trainRunFile(file: string, overrides: readonly string[], flags: T
   const given = await loadRunFile(file);
   const options = withFlags({ ...given, ...overridden(given, overrides) }, flags);
   if (flags.dryRun) {
-    const plain = Object.fromEntries(Object.keys(OPTIONS).map((name) => [name, options[name as never]]));
+    const plain = Object.fromEntries(Object.entries(options).filter(([name]) => name in PLAIN));
     console.log(JSON.stringify({ file, runDir: options.runDir, ...plain }, null, 2));
     return;
   }
@@ -107,9 +108,9 @@ function overridden(given: TrainOptions, overrides: readonly string[]): Record<s
     if (override.kind === 'unset')
       throw new ConfigError(`${override.source}: a run file's options can be set, not removed`);
     const [group, ...rest] = override.key.split('.');
-    if (!(group! in OPTIONS)) {
+    if (!(group! in PLAIN)) {
       throw new ConfigError(
-        `${override.source}: a run file passes ${group} as code; overrides change ${Object.keys(OPTIONS).join(', ')}`,
+        `${override.source}: a run file passes ${group} as code; overrides change ${Object.keys(PLAIN).join(', ')}`,
       );
     }
     if (rest.length === 0) changes[group!] = override.value;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { ConfigError } from '../errors.ts';
+import { nearest } from './nearest.ts';
 
 /**
  * A setting is a zod schema with a default and a reason. What would be right in place of a wrong value stands beside
@@ -37,6 +38,19 @@ export const wholeFrom = (least: number) =>
   kind(z.number().int().gte(least), `use a whole number of ${least} or more`);
 export const oneOf = <const V extends readonly string[]>(...values: V) =>
   kind(z.enum(values), `use one of ${values.map((value) => JSON.stringify(value)).join(', ')}`);
+export const aboveOrInfinity = (bound: number) =>
+  kind(z.union([z.number().gt(bound), z.literal(Number.POSITIVE_INFINITY)]), `use a number above ${bound}`);
+export const wholeOrInfinity = (least: number) =>
+  kind(
+    z.union([z.number().int().gte(least), z.literal(Number.POSITIVE_INFINITY)]),
+    `use a whole number of ${least} or more`,
+  );
+export const texts = kind(z.array(z.string()).readonly(), 'use a list of text');
+export const mapping = kind(z.record(z.string(), z.unknown()).readonly(), 'use a mapping');
+export const mappings = kind(
+  z.array(z.record(z.string(), z.unknown()).readonly()).readonly(),
+  'use a list of mappings',
+);
 /** Null is as if it were not given. */
 export const orNull = <S extends z.ZodType>(schema: S) =>
   kind(schema.nullable(), `${RIGHT.get(schema)?.right ?? 'use another value'}, or null`);
@@ -46,7 +60,11 @@ export const reasonOf = (schema: Setting): string => schema.description ?? '';
 
 /** What is wrong with a value, or undefined. */
 export function wrongWith(schema: Setting, value: unknown): string | undefined {
-  if (schema.safeParse(value).success) return undefined;
+  return schema.safeParse(value).success ? undefined : rightOf(schema);
+}
+
+/** What would be right: `use a number above 0`. */
+export function rightOf(schema: Setting): string {
   const inner = schema.def.innerType;
   return (inner instanceof z.ZodType && RIGHT.get(inner)?.right) || 'use another value';
 }
@@ -81,6 +99,10 @@ export type TreeValues<T> = {
   readonly [K in keyof T]: T[K] extends z.ZodType ? z.output<T[K]> : TreeValues<T[K]>;
 };
 
+export type TreeGiven<T> = {
+  readonly [K in keyof T]?: (T[K] extends z.ZodType ? z.output<T[K]> : TreeGiven<T[K]>) | undefined;
+};
+
 export const isSetting = (entry: Setting | SettingTree): entry is Setting => entry instanceof z.ZodDefault;
 
 /** Every setting by dotted path. */
@@ -98,4 +120,31 @@ export function valueAt(tree: unknown, path: string): unknown {
       (at, name) => (typeof at === 'object' && at !== null ? Reflect.get(at, name) : undefined),
       tree,
     );
+}
+
+/** The settings of a tree among other values. */
+export function pickTree<T extends SettingTree>(tree: T, values: TreeValues<T>): TreeValues<T> {
+  return Object.fromEntries(Object.keys(tree).map((name) => [name, values[name]])) as TreeValues<T>;
+}
+
+/** Every setting of a tree, given or default; throws with the path of what is wrong or unknown. */
+export function readTree<T extends SettingTree>(
+  tree: T,
+  given: Readonly<Record<string, unknown>>,
+  { path = '', alsoKnown = [] }: { readonly path?: string; readonly alsoKnown?: readonly string[] } = {},
+): TreeValues<T> {
+  for (const name of Object.keys(given)) {
+    if (name in tree) continue;
+    const known = [...Object.keys(tree), ...alsoKnown];
+    throw new ConfigError(`unknown option ${path}${name}; did you mean ${path}${nearest(name, known)}?`);
+  }
+  const values = Object.entries(tree).map(([name, entry]) => {
+    const value = given[name];
+    if (isSetting(entry)) return [name, readSetting(entry, value, path + name)];
+    if (value !== undefined && (typeof value !== 'object' || value === null)) {
+      throw new ConfigError(`${path}${name} is ${shown(value)}; it is a group of options`);
+    }
+    return [name, readTree(entry, { ...value }, { path: `${path}${name}.` })];
+  });
+  return Object.fromEntries(values) as TreeValues<T>;
 }

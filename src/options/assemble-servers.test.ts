@@ -1,10 +1,9 @@
 import { expect, test } from 'vitest';
+import { readTree } from '../lib/setting.ts';
 import { assembleServers } from './assemble-servers.ts';
-import { SETTINGS } from './settings.ts';
+import { PARTS } from './part-options.ts';
 
-const DEFAULTS = Object.fromEntries(
-  Object.entries(SETTINGS.servers).map(([name, setting]) => [name, setting.default]),
-) as Parameters<typeof assembleServers>[0];
+const DEFAULTS = readTree(PARTS.servers, {});
 const gatewayOf = (more: Partial<typeof DEFAULTS>) =>
   assembleServers({ ...DEFAULTS, ...more }, () => {}).gateway!;
 

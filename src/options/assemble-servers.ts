@@ -4,10 +4,11 @@ import { longestFirst } from '../gateway/policies/longest-first.ts';
 import { programs } from '../gateway/policies/programs.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { engineNamed } from '../inference/engines.ts';
-import type { LaunchOptions } from '../inference/launch.ts';
+import { usualOf } from '../lib/setting.ts';
 import { LOCAL_ENGINES } from './engines.ts';
+import { PARTS } from './part-options.ts';
+import type { DescribedRun } from './schema.ts';
 import { servers } from './servers.ts';
-import { type DescribedRun, SETTINGS } from './settings.ts';
 
 type Described = DescribedRun['servers'];
 
@@ -18,7 +19,7 @@ const OF_STARTED_SERVERS = ['portStart', 'tensorParallel', 'memoryShare', 'logLe
 export function assembleServers(described: Described, warn: (message: string) => void): ServerFactory {
   const { mode, urls, replicas, timeoutSeconds, startSeconds } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
-    const set = names.filter((name) => described[name] !== SETTINGS.servers[name].default);
+    const set = names.filter((name) => described[name] !== usualOf(PARTS.servers[name]));
     if (set.length > 0) warn(`${set.map((name) => `servers.${name}`).join(', ')}: ${why}`);
   };
   const local = LOCAL_ENGINES[described.engine];
@@ -44,7 +45,7 @@ export function assembleServers(described: Described, warn: (message: string) =>
       replicas,
       tensorParallel,
       memoryShare,
-      logLevel: logLevel as LaunchOptions['logLevel'],
+      logLevel,
     },
     ...common,
   });
@@ -56,7 +57,7 @@ function gatewayOf({ retries, policy, ceiling, secondsPerRequest }: Described): 
   return {
     tries: retries + 1,
     ...(secondsPerRequest === null ? {} : { secondsPerRequest }),
-    ...(policy === 'none' ? {} : { policy: POLICIES[policy as keyof typeof POLICIES]() }),
+    ...(policy === 'none' ? {} : { policy: POLICIES[policy]() }),
     ...(ceiling ? { ceiling: {} } : {}),
   };
 }

@@ -7,13 +7,14 @@ import { limitPrompts } from '../dataset/prompt-length.ts';
 import { type TaskRow, taskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
-import { type ChatOverrides, OPTIONS, type TrainOptions } from '../options.ts';
+import type { ChatOverrides, TrainOptions } from '../options.ts';
 import { openDescribedRewards } from '../reward/described-rewards.ts';
 import { describedAlgorithm } from '../training/described-algorithm.ts';
 import type { Message, ToolSchema } from '../types.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleServers } from './assemble-servers.ts';
-import type { DescribedRun } from './settings.ts';
+import { plainOf } from './plain-options.ts';
+import type { DescribedRun } from './schema.ts';
 import { assembleTrainer } from './trainers.ts';
 
 export interface AssembledRun {
@@ -62,11 +63,8 @@ export async function assembleRun(
       }
     }
     await scored.prepare();
-    const plain = Object.fromEntries(
-      Object.keys(OPTIONS).map((name) => [name, run[name as keyof typeof OPTIONS]]),
-    );
     const options: TrainOptions<TaskRow> = {
-      ...plain,
+      ...plainOf(run),
       steps: run.epochs === null ? run.steps : Math.floor((run.epochs * tasks.length) / run.tasksPerStep),
       model: expandHome(run.model),
       runDir: run.runDir ?? `runs/${run.project}/${run.experiment}`,
@@ -122,7 +120,7 @@ async function limitRows(
   });
   return limitPrompts(rows, {
     maxTokens: tasks.maxPromptTokens,
-    tooLong: tasks.tooLong as 'error',
+    tooLong: tasks.tooLong,
     count: (messages, tools) => format.renderPrompt(messages as readonly Message[], tools).ids.length,
     toolsOf: (task) =>
       task.tools ? task.tools.flatMap((name) => schemas.get(name) ?? []) : [...schemas.values()],

@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { OPTIONS, type ResolvedOptions } from '../options.ts';
+import type { ResolvedOptions } from '../options.ts';
+import { plainOf } from './plain-options.ts';
 
 /** What `options.json` holds: the plain options, and the names of what was passed as code. */
 export function describeOptions<T>(options: ResolvedOptions<T>): object {
-  const plain = Object.fromEntries(Object.keys(OPTIONS).map((name) => [name, options[name as never]]));
   const { model, agent, rewards, algorithm, servers, trainer, tasks, config } = options;
   return {
-    ...plain,
+    ...plainOf(options),
     model,
     tasks: { name: tasks.name, length: tasks.length },
     agent: { name: agent.name },

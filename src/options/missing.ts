@@ -1,6 +1,6 @@
 import { expandHome } from '../dataset/open.ts';
 import { trackerNamed } from '../watch/trackers/by-name.ts';
-import type { DescribedRun } from './settings.ts';
+import type { DescribedRun } from './schema.ts';
 
 /** What a run needs from outside and does not find: told by --dry-run, an error in train. */
 export function findMissing(

@@ -2,8 +2,8 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { KNOWN_OPTIONS } from './known-options.ts';
 import { resolveRun } from './resolve-run.ts';
+import { KNOWN_OPTIONS } from './schema.ts';
 import { VERL_TABLE } from './verl-table.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rollcall-options-'));
@@ -107,7 +107,7 @@ describe('errors', () => {
       'data:\n  train_batch_sise: 3\n',
       ':2:3: unknown option data.train_batch_sise; the nearest known ones are data.train_batch_size',
     ],
-    ['steps: many\n', ':1:1: steps is many; use a number, such as 100'],
+    ['steps: many\n', ':1:1: steps is many; use a whole number of 0 or more'],
     ['\nsampling:\n  topP: 2\n', ':3:3: sampling.topP is 2; use a number from 0 to 1'],
     ['trainer:\n  test_freq: often\n', ':2:3: trainer.test_freq is often'],
     ['limits: 3\n', ':1:1: limits is 3, but it is a group of options'],
@@ -124,7 +124,7 @@ describe('errors', () => {
 
   test('a number of verl that is none is named by its key and by ours', async () => {
     await expect(resolve(['data.train_batch_size=big'])).rejects.toThrow(
-      'data.train_batch_size=big: data.train_batch_size is big (our tasksPerStep); use a number',
+      'data.train_batch_size=big: data.train_batch_size is big (our tasksPerStep); use a whole number of 1 or more',
     );
   });
 

@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
 import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
+import { usualOf } from '../lib/setting.ts';
 import { checkMode } from '../modes/mode.ts';
 import { interpolate } from './interpolate.ts';
-import { KNOWN_OPTIONS, nestOptions, wrongWith } from './known-options.ts';
 import { findMissing } from './missing.ts';
 import { type Override, parseOverrides } from './overrides.ts';
-import type { DescribedRun } from './settings.ts';
+import { type DescribedRun, KNOWN_OPTIONS, runOf, wrongWithOption } from './schema.ts';
 import { shown, type VerlRow } from './verl-row.ts';
 import { VERL_TABLE } from './verl-table.ts';
 import { type Leaf, readYamlLeaves } from './yaml-file.ts';
@@ -64,7 +64,9 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   const entries = new Map<string, Entry>();
   const option = (path: string) => {
     const entry = entries.get(path);
-    return entry ? entry.value : KNOWN_OPTIONS.get(path)?.default;
+    if (entry) return entry.value;
+    const known = KNOWN_OPTIONS.get(path);
+    return known && usualOf(known);
   };
   const isGiven = (key: string) => given.some((one) => one.key === key);
 
@@ -72,7 +74,7 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     const before = entries.get(path);
     if (before && before.from.place !== from.place && before.from.place === 'command line') return;
     if (before && before.from.place === from.place) refuseClash(path, before, value, from);
-    const wrong = wrongWith(path, value);
+    const wrong = wrongWithOption(path, value);
     if (wrong) {
       const meant = from.key === path ? '' : ` (our ${path})`;
       throw new ConfigError(`${from.where}: ${from.key} is ${shown(value)}${meant}; ${wrong}`);
@@ -95,9 +97,7 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     for (const from of given) if (from.row === row) read(from, row);
   }
 
-  const options = nestOptions(
-    new Map([...entries].map(([path, { value }]) => [path, value])),
-  ) as DescribedRun;
+  const options = runOf(new Map([...entries].map(([path, { value }]) => [path, value])));
   return {
     options,
     given: new Map([...entries].map(([path, { from }]) => [path, from.key])),

@@ -1,0 +1,184 @@
+import { DEFAULT_LIMITS } from '../agent/limits.ts';
+import { DEFAULT_SAMPLING } from '../agent/sampling.ts';
+import {
+  above,
+  aboveOrInfinity,
+  atLeast,
+  between,
+  flag,
+  oneOf,
+  pickTree,
+  setting,
+  type TreeGiven,
+  type TreeValues,
+  texts,
+  wholeFrom,
+  wholeOrInfinity,
+} from '../lib/setting.ts';
+import { MODE_DEFAULTS, MODE_KINDS } from '../modes/mode.ts';
+
+/** The options that a program and a run file written as data share: numbers and words, no code. */
+export const PLAIN = {
+  steps: setting(wholeFrom(0), 100, 'Updates of the policy; a run is resumed, not restarted, to add more.'),
+  tasksPerStep: setting(
+    wholeFrom(1),
+    32,
+    'Enough groups that a step has some with both good and bad attempts.',
+  ),
+  attemptsPerTask: setting(
+    wholeFrom(1),
+    8,
+    'The group a task is compared within; 8 is the usual compromise.',
+  ),
+  mode: {
+    kind: setting(
+      oneOf(...MODE_KINDS),
+      MODE_DEFAULTS.kind,
+      'When groups are rolled out; synchronous is on-policy and repeatable. docs/modes.md has the others.',
+    ),
+    staleness: setting(
+      wholeFrom(0),
+      MODE_DEFAULTS.staleness,
+      'For asynchronous and partial: versions that the weights may be ahead of a group when it is trained.',
+    ),
+    extraTasks: setting(
+      wholeFrom(0),
+      MODE_DEFAULTS.extraTasks,
+      'For partial, over-sample and tail-rounds: groups in progress beyond tasksPerStep.',
+    ),
+    extraAttempts: setting(
+      wholeFrom(0),
+      MODE_DEFAULTS.extraAttempts,
+      'For over-sample and tail-rounds: attempts beyond attemptsPerTask; the first to end make the group.',
+    ),
+  },
+  seed: setting(wholeFrom(0), 1, 'The same seed gives the same run.'),
+  resume: setting(flag, false, 'Continue the run in runDir from its latest checkpoint.'),
+  concurrency: setting(wholeFrom(1), 256, 'Trajectories in progress at once.'),
+  trustPrompt: setting(
+    flag,
+    false,
+    "Special-token text in a dataset's prompts becomes those tokens; off, so that data cannot forge turns.",
+  ),
+  limits: {
+    turns: setting(wholeFrom(1), DEFAULT_LIMITS.turns, 'Replies per trajectory.'),
+    answers: setting(
+      wholeOrInfinity(1),
+      DEFAULT_LIMITS.answers,
+      'Rounds of tool results or user messages; bounded by turns.',
+    ),
+    tokensPerReply: setting(wholeFrom(1), DEFAULT_LIMITS.tokensPerReply, 'One reply.'),
+    tokensPerTrajectory: setting(
+      wholeFrom(1),
+      DEFAULT_LIMITS.tokensPerTrajectory,
+      'Replies and what answers them; the first prompt is not counted.',
+    ),
+    contextTokens: setting(
+      aboveOrInfinity(0),
+      DEFAULT_LIMITS.contextTokens,
+      "One segment; never above the servers' own.",
+    ),
+    secondsPerTrajectory: setting(
+      aboveOrInfinity(0),
+      DEFAULT_LIMITS.secondsPerTrajectory,
+      'A hung agent frees its slot.',
+    ),
+    secondsPerReply: setting(
+      aboveOrInfinity(0),
+      DEFAULT_LIMITS.secondsPerReply,
+      'A reply that takes longer is cut there.',
+    ),
+    toolTimeoutMs: setting(
+      above(0),
+      DEFAULT_LIMITS.toolTimeoutMs,
+      'A hung tool is told to the model as a problem.',
+    ),
+    callsPerTurn: setting(wholeFrom(1), DEFAULT_LIMITS.callsPerTurn, 'Tool calls run per reply.'),
+    tokensPerToolResult: setting(
+      wholeFrom(1),
+      DEFAULT_LIMITS.tokensPerToolResult,
+      'Longer results are shortened.',
+    ),
+  },
+  sampling: {
+    temperature: setting(
+      between(0.01, 100),
+      DEFAULT_SAMPLING.temperature,
+      'Of training rollouts; 1 is the policy itself.',
+    ),
+    topP: setting(
+      between(0, 1),
+      DEFAULT_SAMPLING.topP,
+      'Truncated sampling makes log-probs and policy disagree.',
+    ),
+    topK: setting(wholeFrom(-1), DEFAULT_SAMPLING.topK, '-1 is off.'),
+    minP: setting(between(0, 1), DEFAULT_SAMPLING.minP, '0 is off.'),
+    repetitionPenalty: setting(above(0), DEFAULT_SAMPLING.repetitionPenalty, '1 is off.'),
+    presencePenalty: setting(between(-2, 2), DEFAULT_SAMPLING.presencePenalty, '0 is off.'),
+    frequencyPenalty: setting(between(-2, 2), DEFAULT_SAMPLING.frequencyPenalty, '0 is off.'),
+    stopStrings: setting(texts, DEFAULT_SAMPLING.stopStrings, "Beside the model's own stop tokens."),
+  },
+  optimizer: {
+    learningRate: setting(
+      above(0),
+      1e-6,
+      'Full fine-tuning of a pretrained model; small fresh models take 1e-4 and more.',
+    ),
+    schedule: setting(
+      oneOf('constant', 'linear', 'cosine'),
+      'constant',
+      'Short runs change little while the policy moves.',
+    ),
+    warmupSteps: setting(wholeFrom(0), 0, "Adam's first steps are already small when gradients are clipped."),
+    warmupShare: setting(
+      between(0, 1),
+      0,
+      'The same as a share of all steps, where their number is not known beforehand; 0: warmupSteps counts.',
+    ),
+    finalShare: setting(between(0, 1), 0, 'Share of the learning rate left at the last step of a schedule.'),
+    beta1: setting(between(0, 1), 0.9, "Adam's own."),
+    beta2: setting(between(0, 1), 0.999, "Adam's own."),
+    epsilon: setting(above(0), 1e-8, "Adam's own."),
+    weightDecay: setting(between(0, 1), 0.01, "AdamW's own; decoupled from the gradient."),
+    clipNorm: setting(atLeast(0), 1, 'Global gradient norm; 0 is off.'),
+    miniBatches: setting(wholeFrom(1), 1, 'Updates per batch; 1 keeps every update on-policy.'),
+    epochs: setting(wholeFrom(1), 1, 'Passes over a batch.'),
+    tokensPerMicroBatch: setting(wholeFrom(1), 16_384, 'Bounds memory; does not change the gradient.'),
+  },
+  evaluation: {
+    every: setting(
+      wholeFrom(0),
+      10,
+      'Steps between held-out evaluations; 0 leaves only the first and the last.',
+    ),
+    before: setting(flag, true, 'Without a first point no curve shows what training did.'),
+    tasks: setting(wholeFrom(1), 200, 'At most so many tasks of each validation set.'),
+    attempts: setting(wholeFrom(1), 1, 'Attempts per task; more give mean, best and majority at k.'),
+    temperature: setting(between(0, 100), 0, '0 is greedy: what a user of the model would see.'),
+  },
+  checkpoints: {
+    every: setting(
+      wholeFrom(0),
+      10,
+      'Steps between checkpoints; the last step always leaves one. 0 leaves only that.',
+    ),
+    keep: setting(wholeFrom(1), 2, 'One to resume from, one in case.'),
+  },
+  failures: {
+    tolerateShare: setting(between(0, 1), 0.5, 'More attempts of a step failing for one cause stop the run.'),
+    retries: setting(wholeFrom(0), 2, 'Tries after the first, of an environment or a reward that failed.'),
+    notFinite: setting(
+      oneOf('skip', 'stop'),
+      'skip',
+      'A number that is not finite is named and set aside; it costs its update, or the run.',
+    ),
+  },
+} as const;
+
+/** The plain, serialisable options, all of them set. */
+export type PlainOptions = TreeValues<typeof PLAIN>;
+/** The same as somebody gives them: what is left out has its default. */
+export type GivenOptions = TreeGiven<typeof PLAIN>;
+
+/** The plain options among others. */
+export const plainOf = (options: PlainOptions): PlainOptions => pickTree(PLAIN, options);
