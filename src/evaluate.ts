@@ -1,4 +1,4 @@
-import type { Dataset } from './dataset/dataset.ts';
+import { type Dataset, isDataset } from './dataset/dataset.ts';
 import type { ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout/options.ts';
 import { rollout } from './rollout.ts';
@@ -34,7 +34,5 @@ export async function evaluate<T extends object>(options: EvaluateOptions<T>): P
 
 export function validationSets<T>({ validation }: ResolvedOptions<T>): Readonly<Record<string, Dataset<T>>> {
   if (validation === undefined) return {};
-  const isDataset = (value: object): value is Dataset<T> =>
-    'rows' in value && typeof value.rows === 'function';
-  return isDataset(validation) ? { validation } : validation;
+  return isDataset<T>(validation) ? { validation } : validation;
 }

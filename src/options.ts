@@ -1,7 +1,7 @@
 import type { Agent } from './agent/agent.ts';
 import type { Limits } from './agent/limits.ts';
 import type { ChatFormatOptions } from './chat/chat-format.ts';
-import type { Dataset } from './dataset/dataset.ts';
+import { type Dataset, isDataset } from './dataset/dataset.ts';
 import type { SamplerOptions } from './dataset/sampler.ts';
 import { ConfigError } from './errors.ts';
 import type { ServerFactory } from './gateway/server-factory.ts';
@@ -121,10 +121,6 @@ export function checkDatasets<T>({
         `${name} is ${shown(set)}; give a dataset, such as arrayDataset(rows) or jsonl(file)`,
       );
   }
-}
-
-function isDataset(value: unknown): boolean {
-  return typeof (value as { indexAt?: unknown } | null)?.indexAt === 'function';
 }
 
 /** The plain options alone: what YAML, overrides and `options.json` carry. */

@@ -8,6 +8,7 @@ import {
   virtualClock,
 } from '../testing/index.ts';
 import { agent } from './agent/agent.ts';
+import { interaction } from './agent/interactions/interaction.ts';
 import { tool } from './agent/tool.ts';
 import { toolLoop } from './agent/tool-loop.ts';
 import type { Chat } from './chat/chat.ts';
@@ -82,6 +83,81 @@ function marked({ segments }: Trajectory<Question>): string[] {
 }
 
 describe('a trajectory', () => {
+  test("whose tool's score() throws or hangs has failed for want of a reward, and its tool is closed", async () => {
+    const closed: string[] = [];
+    const scoredBy = (score: () => number | Promise<number>) =>
+      toolLoop<Question>({
+        prompt: ({ question }) => question,
+        tools: [
+          tool({
+            name: 'add',
+            description: 'Adds two numbers.',
+            input: z.object({ a: z.number(), b: z.number() }),
+            open: () => 'state',
+            run: ({ a, b }) => a + b,
+            score,
+            close: ({ state }) => void closed.push(state),
+          }),
+        ],
+      });
+    const reply: ScriptedEngineOptions['reply'] = ({ turn }) => (turn === 0 ? add(2, 3) : 'It is 5.');
+    const threw = await play({
+      reply,
+      tolerateFailedShare: 1,
+      agent: scoredBy(() => {
+        throw new Error('no such row');
+      }),
+    });
+    const hung = await play({ reply, tolerateFailedShare: 1, agent: scoredBy(() => new Promise(() => {})) });
+    const ends = [threw, hung].map(({ trajectory, reward: total }) => ({ end: trajectory.end, total }));
+    const failed = (why: string) => ({
+      end: { kind: 'failed', boundary: 'reward', message: `score() of the tool 'add' failed: ${why}` },
+      total: undefined,
+    });
+    expect(ends).toEqual([failed('no such row'), failed('took longer than 30000 ms')]);
+    expect(closed).toEqual(['state', 'state']);
+  });
+
+  test("whose user's score() throws has failed for want of a reward, and its user is finished", async () => {
+    const calls: string[] = [];
+    const user = interaction({
+      name: 'examiner',
+      respond: () => ({ done: true, text: '' }),
+      score: () => {
+        throw new Error('no marks left');
+      },
+      finish: () => void calls.push('finished'),
+    });
+    const { trajectory, reward: total } = await play({
+      tolerateFailedShare: 1,
+      agent: toolLoop<Question>({
+        prompt: ({ question }) => question,
+        userOf: () => ({ interaction: user, kwargs: {} }),
+      }),
+    });
+    expect(trajectory.end).toEqual({
+      kind: 'failed',
+      boundary: 'reward',
+      message: "score() of the simulated user 'examiner' failed: no marks left",
+    });
+    expect(total).toBeUndefined();
+    expect(calls).toEqual(['finished']);
+  });
+
+  test("whose user takes longer than its limit on the run's clock fails as an environment", async () => {
+    const user = interaction({ name: 'asleep', timeoutMs: 60_000, respond: () => new Promise(() => {}) });
+    const { trajectory, clock } = await play({
+      tolerateFailedShare: 1,
+      retries: 0,
+      agent: toolLoop<Question>({
+        prompt: ({ question }) => question,
+        userOf: () => ({ interaction: user, kwargs: {} }),
+      }),
+    });
+    expect(trajectory.end).toMatchObject({ kind: 'failed', boundary: 'environment' });
+    expect(clock.now()).toBe(60_000);
+  });
+
   test('is exact tokens: what was sampled as sampled, the rest by the template', async () => {
     const {
       trajectory,

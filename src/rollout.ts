@@ -89,7 +89,7 @@ export class Rollout<T> implements GroupRollout<T> {
       taskIndex: index,
       task,
       queuedAt: this.#clock.now(),
-      renderPrompt: renderedOnce(this.#options.format),
+      format: renderedOnce(this.#options.format),
     };
     const ended: Scored<T>[] = [];
     let good = 0;

@@ -20,6 +20,12 @@ export interface ToolSchema {
   };
 }
 
+/** A tool as a chat sees it: what the model is told of it. */
+export interface OfferedTool {
+  readonly name: string;
+  readonly schema: ToolSchema;
+}
+
 /** An image by the hash of its bytes; the bytes lie in the run directory's `blobs/`. */
 export interface ImageRef {
   readonly blob: string;

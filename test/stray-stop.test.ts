@@ -2,11 +2,12 @@ import { spawnSync } from 'node:child_process';
 import { expect, test } from 'vitest';
 
 /** Runs a script as a user's own program. */
-const runScript = (script: string) =>
-  spawnSync(process.execPath, ['--import', './bin/register.js', '--input-type=module', '-e', script], {
-    encoding: 'utf8',
-    timeout: 60_000,
-  });
+const runScript = (script: string, ...flags: string[]) =>
+  spawnSync(
+    process.execPath,
+    [...flags, '--import', './bin/register.js', '--input-type=module', '-e', script],
+    { encoding: 'utf8', timeout: 60_000 },
+  );
 
 const SETUP = `
   import { agent, reward, rollout } from 'rollcall';
@@ -48,4 +49,22 @@ test('another rejection that nobody handles still ends the process', () => {
     await new Promise((done) => setTimeout(done, 50));`);
   expect(stderr).toContain('a bug of the agent');
   expect(status).not.toBe(0);
+});
+
+test('a program that only warns of rejections goes on doing so during and after a rollout', () => {
+  const { stdout, stderr, status } = runScript(
+    `${SETUP}
+    await play(async ({ model }) => {
+      void Promise.reject(new Error('a bug of the agent'));
+      await talk(model)('a');
+    });
+    void Promise.reject(new Error('a bug of the program'));
+    await new Promise((done) => setTimeout(done, 50));
+    console.log('still here');`,
+    '--unhandled-rejections=warn',
+  );
+  expect(stderr).toContain('a bug of the agent');
+  expect(stderr).toContain('a bug of the program');
+  expect(stdout).toBe('still here\n');
+  expect(status).toBe(0);
 });

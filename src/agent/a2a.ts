@@ -5,7 +5,7 @@
 import type { Artifact, Message, Part, SendMessageResult, Task } from '@a2a-js/sdk';
 import type { Client } from '@a2a-js/sdk/client';
 import { ConfigError, ToolError } from '../errors.ts';
-import { realClock, sleep } from '../lib/clock.ts';
+import { type Clock, sleep } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
@@ -59,7 +59,7 @@ function skillTool(schema: ToolSchema, client: Client, takesData: boolean, optio
     ...(charactersPerResult !== undefined && { charactersPerResult }),
     ...(keep && { keep }),
     open: () => ({ sent: 0 }),
-    run: async (input, { state, trajectory, signal }) => {
+    run: async (input, { state, trajectory, clock, signal }) => {
       const part: Part = {
         content: takesData
           ? { $case: 'data', value: input }
@@ -70,7 +70,7 @@ function skillTool(schema: ToolSchema, client: Client, takesData: boolean, optio
       };
       const messageId = `${trajectory.id}/${name}/${++state.sent}`;
       const answer = await send(client, part, { messageId, contextId: trajectory.id }, signal);
-      return { content: await finished(client, answer, signal) };
+      return { content: await finished(client, answer, clock, signal) };
     },
   });
 }
@@ -104,7 +104,12 @@ async function send(
 const POLL_MS = 500;
 
 /** The text of a message, or of a task once it has ended. */
-async function finished(client: Client, answer: SendMessageResult, signal: AbortSignal): Promise<string> {
+async function finished(
+  client: Client,
+  answer: SendMessageResult,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<string> {
   if (!isTask(answer)) return textOf(answer.parts);
   const { TaskState } = await import('@a2a-js/sdk');
   let task = answer;
@@ -123,7 +128,7 @@ async function finished(client: Client, answer: SendMessageResult, signal: Abort
       case TaskState.TASK_STATE_AUTH_REQUIRED:
         throw new Error(said || `the agent's task ended as ${TaskState[task.status.state]}`);
       default:
-        await sleep(realClock(), POLL_MS, signal);
+        await sleep(clock, POLL_MS, signal);
         task = await client.getTask({ tenant: '', id: task.id }, { signal });
     }
   }

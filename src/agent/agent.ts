@@ -1,4 +1,5 @@
-import type { Chat, ChatOptions } from '../chat/chat.ts';
+import type { Chat, ChatStart } from '../chat/chat.ts';
+import type { Clock } from '../lib/clock.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { Span, Task, Trajectory } from '../types.ts';
 import type { Limits } from './limits.ts';
@@ -8,6 +9,11 @@ import { checkToolNames, type Tool } from './tool.ts';
 export interface Model {
   /** A conversation. A second one (a sub-agent, a compressed context) becomes another segment, same reward. */
   chat(options?: ChatOptions): Chat;
+}
+
+/** How a chat begins; its tools are those that `runTools` runs. */
+export interface ChatOptions extends ChatStart {
+  readonly tools?: readonly Tool[];
 }
 
 /** What an agent is given for one attempt: its task, the model, and where it stands. */
@@ -20,6 +26,8 @@ export interface AgentContext<T = Task> {
   readonly tools: readonly Tool[];
   /** What the trajectory may use; they end it by themselves. */
   readonly limits: Limits;
+  /** The run's clock. */
+  readonly clock: Clock;
   /** Aborts when the trajectory is out of time or cancelled. */
   readonly signal: AbortSignal;
   /** Handed to rewards and the log as `trajectory.extra`. */

@@ -129,7 +129,7 @@ function openSession(tools: readonly Tool[]): ToolSession {
     extra: {},
   };
   const states = new ToolStates({
-    context: { task: {}, trajectory, image: temporaryImages().put },
+    context: { task: {}, trajectory, image: temporaryImages().put, clock },
     signal: controller.signal,
     clock,
     timeoutMs: DEFAULT_LIMITS.toolTimeoutMs,

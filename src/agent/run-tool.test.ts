@@ -30,6 +30,7 @@ function run(
       task: {},
       trajectory: undefined as never,
       image: undefined as never,
+      clock,
       signal: new AbortController().signal,
     }),
   });

@@ -48,7 +48,7 @@ export function toolLoop<T = Task>({
         return false;
       };
       const user = await userIn(context, userOf?.(context.task));
-      try {
+      const converse = async () => {
         for (;;) {
           const reply = await chat.sample();
           replies.push(reply);
@@ -65,8 +65,13 @@ export function toolLoop<T = Task>({
           const runs = await chat.runTools(reply);
           if (await isStopped(runs)) return;
         }
+      };
+      let isWhole = false;
+      try {
+        await converse();
+        isWhole = true;
       } finally {
-        await user?.finish();
+        await user?.finish({ score: isWhole });
       }
     },
     { name, tools },
@@ -79,21 +84,22 @@ async function userIn<T>(
   chosen: { readonly interaction: Interaction; readonly kwargs: InteractionKwargs } | undefined,
 ) {
   if (!chosen) return undefined;
-  const { task, signal, extra } = context;
+  const { task, clock, signal, extra } = context;
   const { interaction, kwargs } = chosen;
   extra.user = interaction.name;
   const session = await openUser(interaction, {
     id: context.trajectory().id,
     task: task as Task,
     kwargs,
+    clock,
     signal,
   });
   return {
     answer: (messages: readonly Message[], turn: number) =>
       context.timed({ kind: 'interaction', name: interaction.name, turn }, () => session.respond(messages)),
-    finish: async () => {
-      const score = await session.finish({ score: !signal.aborted });
-      if (score !== undefined) extra.userScore = score;
+    finish: async ({ score }: { readonly score: boolean }) => {
+      const worth = await session.finish({ score: score && !signal.aborted });
+      if (worth !== undefined) extra.userScore = worth;
     },
   };
 }

@@ -1,6 +1,7 @@
 import { ConfigError } from '../errors.ts';
+import type { Clock } from '../lib/clock.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
-import type { ImageRef, Message, Task, ToolSchema, Turn } from '../types.ts';
+import type { ImageRef, Message, OfferedTool, Task, Turn } from '../types.ts';
 import { type CompiledSchema, compileSchema, type InputOf, type InputSchema } from './input-schema.ts';
 
 /** The trajectory so far, as a tool sees it. */
@@ -23,6 +24,8 @@ export interface ToolContext<State = undefined> {
   readonly trajectory: TrajectorySoFar;
   /** Keeps an image with the run, for `images` of a result. */
   readonly image: ImageBlobs['put'];
+  /** The run's clock. */
+  readonly clock: Clock;
   /** Aborts at the tool's time limit, and when the trajectory ends. */
   readonly signal: AbortSignal;
 }
@@ -68,10 +71,8 @@ export interface ToolOptions<Schema extends InputSchema, State> {
 }
 
 /** A tool, ready to be offered to a model. Made by `tool()`. */
-export interface Tool {
+export interface Tool extends OfferedTool {
   readonly kind: 'tool';
-  readonly name: string;
-  readonly schema: ToolSchema;
   readonly input: CompiledSchema;
   readonly pure: boolean;
   readonly keep: Keep;

@@ -3,72 +3,59 @@
  * that a trajectory ends on sampled tokens; turns are numbered through the whole trajectory.
  */
 import type { ChatRecord } from '../chat/chat.ts';
-import type { Message, Segment, ToolCall, ToolRun, Turn } from '../types.ts';
-
-/** A turn while it happens. */
-export interface OpenTurn {
-  finish: Turn['finish'];
-  text: string;
-  toolCalls: readonly ToolCall[];
-  toolRuns: readonly ToolRun[];
-  problems: Turn['problems'];
-  reward: number | undefined;
-  /** When the reply was complete. */
-  readonly repliedAt: number;
-}
+import type { Message, Segment, Turn } from '../types.ts';
 
 export interface AssembledTrajectory {
   readonly segments: readonly Segment[];
   readonly messages: readonly Message[];
   readonly turns: readonly Turn[];
+  /** Text of the reply that came last. */
+  readonly text: string;
 }
 
 /**
- * `turns[n]` is turn n + 1. A turn without a reply (its request failed, or was cut before a token) is left out; so
- * is a chat in which nothing was sampled, unless that is all there is.
+ * A turn without a reply (its request failed, or was cut before a token) is left out; so is a chat in which nothing was
+ * sampled, unless that is all there is. `lastTurn` is the turn whose reply came last.
  */
-export function assembleTrajectory(
-  chats: readonly ChatRecord[],
-  turns: readonly (OpenTurn | undefined)[],
-): AssembledTrajectory {
-  const number = numbering(turns);
+export function assembleTrajectory(chats: readonly ChatRecord[], lastTurn = 0): AssembledTrajectory {
+  const replies = chats.flatMap((chat) => chat.replies);
+  const number = numbering(replies);
   const spoken = chats.filter(({ segments }) => segments.some(isSampled));
   const kept = spoken.length > 0 ? spoken : chats.slice(0, 1);
   const segments: Segment[] = [];
-  const placed: Turn[] = [];
+  const turns: Turn[] = [];
   for (const chat of chats) {
     const turnOfReply = [0, ...chat.replies.map(({ turn }) => number(turn))];
     const place = chat.segments.map((segment) => {
       const keeps = kept.includes(chat) && (spoken.length === 0 || isSampled(segment));
       return keeps ? segments.push(trim(segment, turnOfReply)) - 1 : Math.max(0, segments.length - 1);
     });
-    for (const { turn, span } of chat.replies) {
-      const open = turns[turn - 1];
-      if (!open) continue;
+    for (const { turn, span, finish, toolCalls, toolRuns, problems, reward } of chat.replies) {
       const segment = place[span.segment]!;
       const length = segments[segment]?.ids.length ?? 0;
-      placed[number(turn) - 1] = {
+      turns[number(turn) - 1] = {
         segment,
         start: Math.min(span.start, length),
         end: Math.min(span.end, length),
-        finish: open.finish,
-        toolCalls: open.toolCalls,
-        toolRuns: open.toolRuns,
-        problems: open.problems,
-        ...(open.reward === undefined ? {} : { reward: open.reward }),
+        finish,
+        toolCalls,
+        toolRuns,
+        problems,
+        ...(reward === undefined ? {} : { reward }),
       };
     }
   }
-  return { segments, messages: kept.flatMap(({ messages }) => messages), turns: placed };
+  const text = replies.find(({ turn }) => turn === lastTurn)?.text ?? '';
+  return { segments, messages: kept.flatMap(({ messages }) => messages), turns, text };
 }
 
 const isSampled = ({ sampled }: Segment) => sampled.includes(1);
 
-/** Turns that happened, numbered without gaps. */
-function numbering(turns: readonly (OpenTurn | undefined)[]): (turn: number) => number {
-  let count = 0;
-  const numbers = turns.map((turn) => (turn ? ++count : count));
-  return (turn) => numbers[turn - 1] ?? 0;
+/** Turns that have a reply, numbered without gaps. */
+function numbering(replies: readonly { readonly turn: number }[]): (turn: number) => number {
+  const turns = replies.map(({ turn }) => turn).sort((one, other) => one - other);
+  const numbers = new Map(turns.map((turn, at) => [turn, at + 1]));
+  return (turn) => numbers.get(turn) ?? 0;
 }
 
 /** The segment up to its last sampled token, turns numbered through the trajectory; whole if none was sampled. */

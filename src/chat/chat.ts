@@ -3,28 +3,23 @@
  * `sample` turns them into the ids that follow the last reply, asks the model, and stores what it sampled as
  * sampled. Where the ids cannot be extended provably, the whole dialogue is rendered again as a new segment.
  */
-import type { Tool } from '../agent/tool.ts';
-import type { GenerateResult, SamplingParams } from '../inference/server.ts';
-import type { Content, ImageRef, Message, Segment, ToolCall, ToolRun, ToolSchema } from '../types.ts';
+import type { GenerateResult } from '../inference/server.ts';
+import type { Spans } from '../lib/spans.ts';
+import type { Content, Message, OfferedTool, Segment, ToolRun, ToolSchema, Turn } from '../types.ts';
 import type { ChatFormat, Reply } from './format.ts';
-import { expansion, type Rendered, type TokenSpan, Transcript } from './transcript.ts';
+import type { Prompt, ReplySampler, SampledReply, SampleOptions } from './reply-sampler.ts';
+import { expansion, type TokenSpan, Transcript } from './transcript.ts';
 
 /** How a chat begins: its first messages and its tools. */
-export interface ChatOptions {
+export interface ChatStart {
   readonly system?: string;
   /** The dialogue so far; none of it is trained. */
   readonly messages?: readonly Message[];
   /** How many of these are the dataset's own words, which `trustPrompt` trusts; all of them, if not given. */
   readonly promptMessages?: number;
-  readonly tools?: readonly Tool[];
+  readonly tools?: readonly OfferedTool[];
   /** Tools that the agent runs by itself: the model is told of them, `runTools` does not know them. */
   readonly toolSchemas?: readonly ToolSchema[];
-}
-
-/** What one reply is sampled with, where it differs from the chat. */
-export interface SampleOptions extends Partial<Omit<SamplingParams, 'seed' | 'stopIds'>> {
-  /** False: sampled, but not trained. A reply of another temperature, truncation or penalty than the run's is never trained. */
-  readonly trained?: boolean;
 }
 
 /** One reply: its text, its calls, and what could not be read. */
@@ -63,59 +58,45 @@ export interface Chat {
   reward(reply: ChatReply, value: number): void;
 }
 
-/** What a trajectory lends to its chats. Whatever ends the trajectory is thrown from here. */
-export interface ChatHost {
+/** What a chat gets from its trajectory. */
+export interface ChatSetup {
   readonly format: ChatFormat;
-  /** `format.renderPrompt`, once for all attempts at a task. */
-  renderPrompt(messages: readonly Message[], tools: readonly ToolSchema[]): Rendered;
-  /** The number of the turn that begins, in a chat with so many replies. */
-  beginTurn(replies: number): number;
-  generate(request: {
-    readonly turn: number;
-    /** Number of the reply in this chat, from 1. */
-    readonly reply: number;
-    readonly prompt: Int32Array;
-    readonly images: readonly ImageRef[];
-    /** The prompt's length with its images expanded. */
-    readonly contextTokens: number;
-    /** How much of it is new and was not sampled; a first prompt counts as none. */
-    readonly observationTokens: number;
-    readonly options: SampleOptions;
-  }): Promise<GenerateResult>;
-  /** Before anything else is done with the reply: throws if the trajectory has ended meanwhile. */
-  recordReply(turn: number, reply: ChatReply): void;
-  /** Throws if the reply must not be obeyed. */
-  checkRoom(request: { readonly turn: number; readonly replies: number }): void;
-  recordRuns(turn: number, runs: readonly OutsideRun[]): void;
-  runTools(request: {
-    readonly turn: number;
-    readonly replies: number;
-    readonly calls: readonly ToolCall[];
-    readonly tools: readonly Tool[];
-  }): Promise<readonly ToolRun[]>;
-  recordReward(turn: number, value: number): void;
-  isTrained(options: SampleOptions): boolean;
+  readonly sampler: ReplySampler;
+  readonly spans: Spans;
+  /** Aborts when the trajectory ends; its reason unwinds the agent. */
+  readonly ended: AbortSignal;
+}
+
+/** A reply of the chat, and what became of it. */
+interface RecordedReply extends Pick<Turn, 'finish' | 'toolCalls' | 'problems'> {
+  /** Its turn in the trajectory. */
+  readonly turn: number;
+  /** Where its tokens lie. */
+  readonly span: TokenSpan;
+  readonly text: string;
+  /** When the reply was complete. */
+  readonly repliedAt: number;
+  toolRuns: readonly ToolRun[];
+  reward: number | undefined;
 }
 
 /** What is left of a chat when its trajectory has ended. */
 export interface ChatRecord {
   readonly segments: readonly Segment[];
   readonly messages: readonly Message[];
-  /** For each reply of the chat: its turn in the trajectory and where its tokens lie. */
-  readonly replies: readonly { readonly turn: number; readonly span: TokenSpan }[];
+  readonly replies: readonly Readonly<RecordedReply>[];
 }
 
-export function createChat(options: ChatOptions, host: ChatHost): Chat & { record(): ChatRecord } {
-  return new Conversation(options, host);
+export function createChat(options: ChatStart, setup: ChatSetup): Chat & { record(): ChatRecord } {
+  return new Conversation(options, setup);
 }
 
 class Conversation implements Chat {
-  readonly #host: ChatHost;
-  readonly #tools: readonly Tool[];
+  readonly #setup: ChatSetup;
   readonly #schemas: readonly ToolSchema[];
   readonly #messages: Message[] = [];
   readonly #queued: Message[] = [];
-  readonly #replies: { readonly turn: number; readonly span: TokenSpan }[] = [];
+  readonly #replies: RecordedReply[] = [];
   #transcript: Transcript | undefined;
   /** Messages that the tokens of the last reply close. */
   #answered = 0;
@@ -123,11 +104,10 @@ class Conversation implements Chat {
   #calls = 0;
   #sampling = false;
 
-  constructor(options: ChatOptions, host: ChatHost) {
+  constructor(options: ChatStart, setup: ChatSetup) {
     const { system, messages = [], tools = [], toolSchemas = [], promptMessages } = options;
-    this.#host = host;
+    this.#setup = setup;
     if (promptMessages !== undefined) this.#promptMessages = promptMessages + (system === undefined ? 0 : 1);
-    this.#tools = tools;
     this.#schemas = [...tools.map(({ schema }) => schema), ...toolSchemas];
     if (system !== undefined) this.#queued.push({ role: 'system', content: system });
     this.#queued.push(...messages);
@@ -147,43 +127,44 @@ class Conversation implements Chat {
 
   async sample(options: SampleOptions = {}): Promise<ChatReply> {
     if (this.#sampling) throw new Error('sample() was called while a reply of the same chat is on its way');
+    const { sampler, ended } = this.#setup;
     this.#sampling = true;
     try {
-      const turn = this.#host.beginTurn(this.#replies.length);
-      const { transcript, observationTokens } = this.#prompt();
-      const result = await this.#host.generate({
-        turn,
-        reply: transcript.turn + 1,
-        prompt: transcript.ids,
-        images: transcript.images,
-        contextTokens: transcript.expandedLength,
-        observationTokens,
-        options,
-      });
-      return this.#take(turn, transcript, result, this.#host.isTrained(options));
+      ended.throwIfAborted();
+      const { transcript, prompt } = this.#prompt();
+      const reply = this.#take(transcript, await sampler.sample(prompt, options));
+      ended.throwIfAborted();
+      return reply;
     } finally {
       this.#sampling = false;
     }
   }
 
   /** Brings the transcript up to date with the queued messages. */
-  #prompt(): { transcript: Transcript; observationTokens: number } {
-    const { format } = this.#host;
+  #prompt(): { transcript: Transcript; prompt: Prompt } {
     const before = this.#messages.slice();
     const added = this.#queued.splice(0);
     this.#messages.push(...added);
-    if (!this.#transcript) {
-      const { renderPrompt } = this.#host;
-      const promptMessages = this.#promptMessages;
-      const prompt =
-        promptMessages === undefined
-          ? renderPrompt(this.#messages, this.#schemas)
-          : format.renderPrompt(this.#messages, this.#schemas, { promptMessages });
-      this.#promptMessages ??= this.#messages.length;
-      this.#transcript = new Transcript(prompt);
-      return { transcript: this.#transcript, observationTokens: 0 };
-    }
+    const first = this.#transcript === undefined;
+    this.#transcript ??= this.#begin();
     const transcript = this.#transcript;
+    const observationTokens = first ? 0 : this.#extend(transcript, before, added);
+    const { ids, images, turn, expandedLength: contextTokens } = transcript;
+    return { transcript, prompt: { ids, images, reply: turn + 1, contextTokens, observationTokens } };
+  }
+
+  #begin(): Transcript {
+    const { format } = this.#setup;
+    const promptMessages = this.#promptMessages;
+    const options = promptMessages === undefined ? [] : ([{ promptMessages }] as const);
+    const prompt = format.renderPrompt(this.#messages, this.#schemas, ...options);
+    this.#promptMessages ??= this.#messages.length;
+    return new Transcript(prompt);
+  }
+
+  /** Says how many tokens were added. */
+  #extend(transcript: Transcript, before: readonly Message[], added: readonly Message[]): number {
+    const { format } = this.#setup;
     const last = this.#replies.at(-1)!.span;
     const extension = format.extend({
       ids: transcript.ids,
@@ -194,45 +175,44 @@ class Conversation implements Chat {
     });
     if (extension) {
       transcript.appendObservation(extension);
-      return { transcript, observationTokens: extension.ids.length + expansion(extension.images) };
+      return extension.ids.length + expansion(extension.images);
     }
     const length = transcript.expandedLength;
     transcript.newSegment(
       format.renderPrompt(this.#messages, this.#schemas, { promptMessages: this.#promptMessages ?? 0 }),
     );
-    return { transcript, observationTokens: Math.max(0, transcript.expandedLength - length) };
+    return Math.max(0, transcript.expandedLength - length);
   }
 
-  #take(turn: number, transcript: Transcript, result: GenerateResult, trained: boolean): ChatReply {
+  #take(transcript: Transcript, result: SampledReply): ChatReply {
+    const { format, spans } = this.#setup;
+    const { turn, ids, finish, promptTokens } = result;
     const span = transcript.appendReply(result);
-    if (!trained) transcript.exclude(span);
-    this.#replies.push({ turn, span });
-    const parsed = this.#host.format.parseReply(result.ids, this.#schemas, this.#calls);
-    this.#calls += parsed.toolCalls.length;
-    const { content, reasoning, toolCalls, problems } = parsed;
+    if (!result.trained) transcript.exclude(span);
+    const parsed = format.parseReply(ids, this.#schemas, this.#calls);
+    const { content, reasoning, toolCalls, problems, text } = parsed;
+    this.#calls += toolCalls.length;
     this.#messages.push({
       role: 'assistant',
       content,
       ...(reasoning === '' ? {} : { reasoning }),
       ...(toolCalls.length === 0 ? {} : { toolCalls }),
     });
-    if (result.ids.length > 0) this.#answered = this.#messages.length;
+    if (ids.length > 0) this.#answered = this.#messages.length;
+    const repliedAt = spans.now();
+    const recorded = { turn, span, finish, text, toolCalls, problems, repliedAt };
+    this.#replies.push({ ...recorded, toolRuns: [], reward: undefined });
     const final = toolCalls.length === 0 && problems.length === 0;
-    const { ids, finish, promptTokens } = result;
-    const reply: ChatReply = { ...parsed, turn, finish, final, ids, promptTokens };
-    this.#host.recordReply(turn, reply);
-    return reply;
+    return { ...parsed, turn, finish, final, ids, promptTokens };
   }
 
   async runTools(reply: ChatReply): Promise<readonly ToolRun[]> {
-    const runs = await this.#host.runTools({
-      turn: reply.turn,
-      replies: this.#replies.length,
-      calls: reply.toolCalls,
-      tools: this.#tools,
-    });
-    this.#queueAnswers(reply, runs);
-    return runs;
+    const { sampler, ended } = this.#setup;
+    const recorded = this.#recordOf(reply);
+    recorded.toolRuns = await sampler.run(reply.turn, reply.toolCalls);
+    ended.throwIfAborted();
+    this.#queueAnswers(reply, recorded.toolRuns);
+    return recorded.toolRuns;
   }
 
   #queueAnswers(reply: ChatReply, runs: readonly OutsideRun[]): void {
@@ -250,31 +230,38 @@ class Conversation implements Chat {
   }
 
   checkRoom(reply: ChatReply): void {
-    this.#host.checkRoom({ turn: reply.turn, replies: this.#replies.length });
+    this.#setup.sampler.checkRoom(reply.turn);
   }
 
   answer(reply: ChatReply, runs: readonly OutsideRun[]): void {
-    this.#spanOf(reply);
-    this.#host.recordRuns(reply.turn, runs);
+    const { spans } = this.#setup;
+    const recorded = this.#recordOf(reply);
+    // All that is known of their time is that they began after the reply.
+    const [start, end] = [recorded.repliedAt, spans.now()];
+    recorded.toolRuns = runs.map((run) => ({ ...run, milliseconds: end - start }));
+    for (const { call, problem } of runs) {
+      const attributes = problem && { problem: problem.kind };
+      spans.add({ kind: 'tool', name: call.name, turn: reply.turn, start, end, attributes });
+    }
     this.#queueAnswers(reply, runs);
   }
 
   exclude(reply: ChatReply): void {
-    this.#transcript?.exclude(this.#spanOf(reply));
+    this.#transcript?.exclude(this.#recordOf(reply).span);
   }
 
   reward(reply: ChatReply, value: number): void {
-    this.#spanOf(reply);
+    const recorded = this.#recordOf(reply);
     if (!Number.isFinite(value)) {
       throw new RangeError(`step credit of turn ${reply.turn} is ${value}; it must be a finite number`);
     }
-    this.#host.recordReward(reply.turn, value);
+    recorded.reward = value;
   }
 
-  #spanOf(reply: ChatReply): TokenSpan {
+  #recordOf(reply: ChatReply): RecordedReply {
     const found = this.#replies.find(({ turn }) => turn === reply.turn);
     if (!found) throw new RangeError(`turn ${reply.turn} is not a reply of this chat`);
-    return found.span;
+    return found;
   }
 
   /** Without what no reply followed: a trajectory ends on sampled tokens, its messages on a reply. */

@@ -1,8 +1,9 @@
 import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { downloadFileToCacheDir, HubApiError, modelInfo } from '@huggingface/hub';
+import { HubApiError, modelInfo } from '@huggingface/hub';
 import { ConfigError } from '../errors.ts';
+import { fillSnapshot } from './hub-cache.ts';
 
 export interface ModelFolderOptions {
   /** Also the weights; otherwise the small files: tokenizer, template, configuration. */
@@ -70,18 +71,7 @@ async function fromHub(name: string, local: string, options: ModelFolderOptions)
   try {
     const info = await modelInfo({ ...request, name, revision, additionalFields: ['sha', 'filePaths'] });
     const wanted = info.filePaths.filter((path) => isWanted(path, options.weights ?? false));
-    // By commit: asked by branch, the library files each path under the commit that last touched it.
-    await quietly(async () => {
-      for (const path of wanted) {
-        await downloadFileToCacheDir({
-          ...request,
-          repo: name,
-          path,
-          revision: info.sha,
-          cacheDir: hub.cacheDir,
-        });
-      }
-    });
+    await fillSnapshot(storage, { ...request, repo: name, commit: info.sha }, wanted);
     if (revision !== info.sha) await writeReference(join(storage, 'refs', revision), info.sha);
     return join(storage, 'snapshots', info.sha);
   } catch (error) {
@@ -141,17 +131,4 @@ async function cachedSnapshot(storage: string, revision: string): Promise<string
 async function writeReference(path: string, commit: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
   await writeFile(path, commit);
-}
-
-/** The library says "Downloading …" on standard output, where a command's result goes. */
-async function quietly(work: () => Promise<void>): Promise<void> {
-  const { debug } = console;
-  console.debug = (...words: unknown[]) => {
-    if (!String(words[0]).startsWith('Downloading ')) debug(...words);
-  };
-  try {
-    await work();
-  } finally {
-    console.debug = debug;
-  }
 }

@@ -40,6 +40,11 @@ export interface Dataset<T> {
   close(): Promise<void>;
 }
 
+/** What is passed from a file that was not type-checked may be anything; an array of rows is what one thinks of first. */
+export function isDataset<T>(value: unknown): value is Dataset<T> {
+  return typeof (value as { indexAt?: unknown } | null | undefined)?.indexAt === 'function';
+}
+
 export interface DatasetOptions {
   /** Pass over rows that cannot be read or changed, instead of throwing at the first. */
   readonly skipBad?: boolean;

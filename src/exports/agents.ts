@@ -1,6 +1,6 @@
 /** `rollcall/agents`: ready agents, agents by name and from files, stop conditions, and the words of a dialogue. */
 
-export type { AgentOptions, Model } from '../agent/agent.ts';
+export type { AgentOptions, ChatOptions, Model } from '../agent/agent.ts';
 export { type AgentModuleOptions, loadAgent, loadAgentFile } from '../agent/agent-file.ts';
 export {
   type AgentsByNameOptions,
@@ -25,5 +25,6 @@ export {
   toolSucceeded,
 } from '../agent/stops.ts';
 export { singleTurn, type ToolLoopOptions } from '../agent/tool-loop.ts';
-export type { ChatOptions, ChatReply, OutsideRun, SampleOptions } from '../chat/chat.ts';
+export type { ChatReply, OutsideRun } from '../chat/chat.ts';
+export type { SampleOptions } from '../chat/reply-sampler.ts';
 export type { Content, ContentPart, End, ImageRef, Problem, Span } from '../types.ts';

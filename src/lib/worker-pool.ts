@@ -3,7 +3,7 @@
  * with `{ value }` or `{ error }`. One that is late is ended, even in a loop that never yields.
  */
 import type { Worker } from 'node:worker_threads';
-import { realClock } from './clock.ts';
+import { type Clock, realClock } from './clock.ts';
 import { semaphore } from './semaphore.ts';
 import { withTimeLimit } from './time-limit.ts';
 
@@ -25,7 +25,7 @@ export class ThrownInside extends Error {}
 type FromWorker = { readonly ready: true } | { readonly value: unknown } | { readonly error: string };
 
 /** Threads are started when they are needed, and keep no program alive while they wait. */
-export function workerPool(start: () => Worker, size: number): WorkerPool {
+export function workerPool(start: () => Worker, size: number, clock: Clock = realClock()): WorkerPool {
   const slots = semaphore(size);
   const idle: Worker[] = [];
   const all = new Set<Worker>();
@@ -41,7 +41,7 @@ export function workerPool(start: () => Worker, size: number): WorkerPool {
     work: (signal: AbortSignal) => Promise<R>,
     milliseconds: number,
     signal?: AbortSignal,
-  ) => withTimeLimit(work, { milliseconds, clock: realClock(), signal });
+  ) => withTimeLimit(work, { milliseconds, clock, signal });
 
   async function take(signal: AbortSignal | undefined): Promise<Worker> {
     const known = idle.pop();

@@ -2,9 +2,9 @@ import { DEFAULT_LIMITS } from '../agent/limits.ts';
 import { DEFAULT_SAMPLING } from '../agent/sampling.ts';
 import { runTrajectory } from '../agent/trajectory.ts';
 import { createChat } from '../chat/chat.ts';
+import type { ChatFormat } from '../chat/format.ts';
 import { sleep } from '../lib/clock.ts';
 import type { Scored } from '../types.ts';
-import type { RenderPrompt } from './first-prompt.ts';
 import type { SharedOptions } from './options.ts';
 import { type Scoring, scoreAttempt } from './score.ts';
 
@@ -15,7 +15,8 @@ export interface AttemptSetup<T> {
   readonly task: T;
   readonly attempt: number;
   readonly queuedAt: number;
-  readonly renderPrompt: RenderPrompt;
+  /** The chat format, which keeps the task's first prompt. */
+  readonly format: ChatFormat;
 }
 
 /** One attempt and its score. A failed environment is tried again from the start; the rest is final. */
@@ -24,7 +25,8 @@ export async function attemptTask<T>(
   setup: AttemptSetup<T>,
   scoring: Scoring<T>,
 ): Promise<Scored<T>> {
-  const { agent, server, format, seed, evaluation } = options;
+  const { agent, server, seed, evaluation } = options;
+  const { format } = setup;
   const { retries, clock, signal } = scoring;
   const name = evaluation === undefined ? (options.name ?? 'train') : `evaluation/${evaluation}`;
   for (let failed = 0; ; failed++) {
@@ -34,7 +36,6 @@ export async function attemptTask<T>(
       seed,
       agent,
       server,
-      format,
       createChat,
       clock,
       signal,

@@ -1,21 +1,23 @@
 import type { ChatFormat } from '../chat/format.ts';
 import type { Rendered } from '../chat/transcript.ts';
 import { ConfigError } from '../errors.ts';
-import type { Message, ToolSchema } from '../types.ts';
+import type { ToolSchema } from '../types.ts';
 
-export type RenderPrompt = (messages: readonly Message[], tools: readonly ToolSchema[]) => Rendered;
-
-/** A task's first prompt is rendered and tokenised once, for all its attempts. */
-export function renderedOnce(format: ChatFormat): RenderPrompt {
+/** The chat format of one task: its first prompt is rendered and tokenised once, for all its attempts. */
+export function renderedOnce(format: ChatFormat): ChatFormat {
   const prompts = new Map<string, Rendered>();
-  return (messages, tools) => {
-    const key = JSON.stringify([messages, tools]);
-    const known = prompts.get(key);
-    if (known) return known;
-    const prompt = format.renderPrompt(messages, tools);
-    if (tools.length > 0) checkToolsAreTold(format.decode(prompt.ids), tools);
-    prompts.set(key, prompt);
-    return prompt;
+  return {
+    ...format,
+    renderPrompt: (messages, tools, options) => {
+      if (options) return format.renderPrompt(messages, tools, options);
+      const key = JSON.stringify([messages, tools]);
+      const known = prompts.get(key);
+      if (known) return known;
+      const prompt = format.renderPrompt(messages, tools);
+      if (tools.length > 0) checkToolsAreTold(format.decode(prompt.ids), tools);
+      prompts.set(key, prompt);
+      return prompt;
+    },
   };
 }
 

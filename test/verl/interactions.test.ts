@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { reward, rollout, type Task, tool, toolLoop } from 'rollcall';
 import type { RolloutOptions } from 'rollcall/options';
 import { chatEndpoint } from 'rollcall/services';
-import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
 import {
   answerQuestion,
   gsm8kInteraction,
@@ -239,6 +239,7 @@ test('E5 gsm8k feedback', async () => {
     task: {},
     kwargs: { ground_truth: '7' },
     state: undefined,
+    clock: virtualClock(),
     signal: new AbortController().signal,
   };
   expect(

@@ -11,7 +11,8 @@ import type {
   LanguageModelV3StreamPart,
   LanguageModelV3ToolResultOutput,
 } from '@ai-sdk/provider';
-import type { ChatReply, SampleOptions } from '../../chat/chat.ts';
+import type { ChatReply } from '../../chat/chat.ts';
+import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';

@@ -19,7 +19,8 @@ import {
 import type { ChatResult } from '@langchain/core/outputs';
 import type { Runnable } from '@langchain/core/runnables';
 import { convertToOpenAITool } from '@langchain/core/utils/function_calling';
-import type { ChatReply, SampleOptions } from '../../chat/chat.ts';
+import type { ChatReply } from '../../chat/chat.ts';
+import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';

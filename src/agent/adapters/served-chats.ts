@@ -3,7 +3,8 @@
  * list that extends one already served, reply included, goes on in that chat, whose tokens stay as they were sampled;
  * only what is new is encoded. Any other list is a chat of its own, and so a segment of its own.
  */
-import type { Chat, ChatReply, OutsideRun, SampleOptions } from '../../chat/chat.ts';
+import type { Chat, ChatReply, OutsideRun } from '../../chat/chat.ts';
+import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, Problem, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';

@@ -9,7 +9,7 @@ import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { ConfigError, ToolError } from '../../errors.ts';
-import { realClock, sleep } from '../../lib/clock.ts';
+import { sleep } from '../../lib/clock.ts';
 import { writeFileAtomically } from '../../lib/files.ts';
 import type { Message } from '../../types.ts';
 import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
@@ -45,7 +45,7 @@ export function humanInteraction({ name = 'human', directory, pollMs = 500 }: Hu
   return interaction({
     name,
     timeoutMs: Number.POSITIVE_INFINITY,
-    respond: async (messages, { id, signal }) => {
+    respond: async (messages, { id, clock, signal }) => {
       const key = createHash('sha256')
         .update(JSON.stringify([id, messages]))
         .digest('hex')
@@ -61,7 +61,6 @@ export function humanInteraction({ name = 'human', directory, pollMs = 500 }: Hu
         };
         await writeFileAtomically(questionPath(directory, key), `${JSON.stringify(question, null, 2)}\n`);
       }
-      const clock = realClock();
       for (;;) {
         const answer = await readAnswer(directory, key);
         if (answer) {

@@ -1,7 +1,7 @@
 /** A simulated user: it answers the model between turns, and may say how good the last reply was. */
 
-import { ToolError } from '../../errors.ts';
-import { realClock } from '../../lib/clock.ts';
+import { RewardError, ToolError } from '../../errors.ts';
+import type { Clock } from '../../lib/clock.ts';
 import { messageOf } from '../../lib/error-message.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Message, Task } from '../../types.ts';
@@ -18,6 +18,8 @@ export interface InteractionContext<State = unknown> {
   readonly kwargs: InteractionKwargs;
   /** What `start` made for this trajectory. */
   readonly state: State;
+  /** The run's clock. */
+  readonly clock: Clock;
   /** Aborts at the time limit, and when the trajectory ends. */
   readonly signal: AbortSignal;
 }
@@ -58,7 +60,7 @@ export function interaction<State = undefined>(options: InteractionOptions<State
 /** One user in one trajectory. What goes wrong in it is the environment's failure, not the model's. */
 export interface UserSession {
   respond(messages: readonly Message[]): Promise<UserTurn>;
-  /** Scores, unless the trajectory was broken off, and ends. Never throws. */
+  /** Scores, unless the trajectory was broken off, and ends. Throws a RewardError if `score` does. */
   finish(options: { readonly score: boolean }): Promise<number | undefined>;
 }
 
@@ -69,26 +71,28 @@ export async function openUser(
   given: Omit<InteractionContext, 'state'>,
 ): Promise<UserSession> {
   const { name, timeoutMs } = user;
+  const { clock } = given;
   const limited = <R>(work: (signal: AbortSignal) => Maybe<R>): Promise<R> =>
-    withTimeLimit(work, { milliseconds: timeoutMs, clock: realClock(), signal: given.signal }).catch(
-      (cause: unknown) => {
-        given.signal.throwIfAborted();
-        const why = messageOf(cause);
-        throw new ToolError(`the simulated user '${name}' failed: ${why}`, { cause });
-      },
-    );
+    withTimeLimit(work, { milliseconds: timeoutMs, clock, signal: given.signal }).catch((cause: unknown) => {
+      given.signal.throwIfAborted();
+      const why = messageOf(cause);
+      throw new ToolError(`the simulated user '${name}' failed: ${why}`, { cause });
+    });
   const state = await limited((signal) => user.start?.({ ...given, signal }));
   return {
     respond: (messages) => limited((signal) => user.respond(messages, { ...given, state, signal })),
     finish: async ({ score }) => {
-      const atEnd = <R>(work: (context: InteractionContext) => Maybe<R>): Promise<R | undefined> =>
-        withTimeLimit((signal) => work({ ...given, state, signal }), {
-          milliseconds: FINISH_MS,
-          clock: realClock(),
-        }).catch(() => undefined);
-      const value = score && user.score ? await atEnd((context) => user.score!(context)) : undefined;
-      await atEnd((context) => user.finish?.(context));
-      return value;
+      const atEnd = <R>(work: (context: InteractionContext) => Maybe<R>): Promise<R> =>
+        withTimeLimit((signal) => work({ ...given, state, signal }), { milliseconds: FINISH_MS, clock });
+      try {
+        return score && user.score ? await atEnd((context) => user.score!(context)) : undefined;
+      } catch (cause) {
+        throw new RewardError(`score() of the simulated user '${name}' failed: ${messageOf(cause)}`, {
+          cause,
+        });
+      } finally {
+        await atEnd((context) => user.finish?.(context)).catch(() => {}); // the dialogue is over
+      }
     },
   };
 }

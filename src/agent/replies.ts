@@ -1,0 +1,165 @@
+import type { Prompt, ReplySampler, SampledReply, SampleOptions } from '../chat/reply-sampler.ts';
+import { EngineError } from '../errors.ts';
+import type { GenerateResult, InferenceServer } from '../inference/server.ts';
+import type { Clock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
+import { hashSeed } from '../lib/random.ts';
+import type { Spans } from '../lib/spans.ts';
+import type { Budget } from './budget.ts';
+import type { Ending } from './ending.ts';
+import type { Limits } from './limits.ts';
+import { runCalls, type ToolSetting } from './run-calls.ts';
+import type { Sampling } from './sampling.ts';
+import type { Tool } from './tool.ts';
+import { generateWhole } from './whole-reply.ts';
+
+export interface RepliesSetting extends ToolSetting {
+  readonly id: string;
+  readonly step: number;
+  readonly taskIndex: number;
+  readonly attempt: number;
+  readonly seed: number;
+  readonly sampling: Sampling;
+  readonly stopIds: readonly number[];
+  readonly server: Pick<InferenceServer, 'generate'>;
+  readonly limits: Limits;
+  readonly clock: Clock;
+  readonly budget: Budget;
+  readonly ending: Ending;
+  readonly spans: Spans;
+}
+
+/** A shorter wait for a server is not shown as a span. */
+const SHOWN_WAIT_MS = 1;
+
+/** What makes the distribution that a reply is sampled from another; where it stops does not. */
+const SHAPES = [
+  'temperature',
+  'topP',
+  'topK',
+  'minP',
+  'repetitionPenalty',
+  'presencePenalty',
+  'frequencyPenalty',
+] as const satisfies readonly (keyof Sampling)[];
+
+/** The replies of a trajectory: asked for within its budget, timed, and their calls run. */
+export class Replies {
+  readonly #setting: RepliesSetting;
+  #asking = 0;
+  #failure: string | undefined;
+  #lastTurn = 0;
+
+  constructor(setting: RepliesSetting) {
+    this.#setting = setting;
+  }
+
+  /** Turn of the reply that came last; 0 before the first. */
+  get lastTurn(): number {
+    return this.#lastTurn;
+  }
+
+  /** Whether a request is on its way. */
+  get isAsking(): boolean {
+    return this.#asking > 0;
+  }
+
+  /** What servers have failed to do; undefined if they have answered every request. */
+  get unanswered(): string | undefined {
+    return this.#failure ?? (this.isAsking ? 'the server gave no answer until time was up' : undefined);
+  }
+
+  /** The sampler of the trajectory's chat of this number. */
+  of(chat: number, tools: readonly Tool[]): ReplySampler {
+    const { budget } = this.#setting;
+    let replies = 0;
+    return {
+      sample: async (prompt, options) => {
+        const turn = budget.beginTurn(replies);
+        const reply = await this.#sample(chat, turn, prompt, options);
+        replies++;
+        return reply;
+      },
+      run: (turn, calls) => {
+        budget.checkObeyed(turn, replies);
+        return runCalls(turn, calls, tools, this.#setting);
+      },
+      checkRoom: (turn) => budget.checkObeyed(turn, replies),
+    };
+  }
+
+  async #sample(chat: number, turn: number, prompt: Prompt, options: SampleOptions): Promise<SampledReply> {
+    const { budget, limits, clock, ending, spans } = this.#setting;
+    const { trained = true, maxTokens, ...own } = given(options);
+    const reserved = budget.reserve(turn, prompt, maxTokens);
+    const cancelTimer = clock.timer(limits.secondsPerReply * 1000, () =>
+      ending.finish({ kind: 'truncated', why: 'time' }),
+    );
+    const start = clock.now();
+    let result: GenerateResult | undefined;
+    this.#asking++;
+    try {
+      result = await this.#generate(chat, turn, prompt, { ...own, maxTokens: reserved.tokens });
+      this.#lastTurn = turn;
+      return { ...result, turn, trained: trained && this.#isPolicy(own) };
+    } catch (error) {
+      if (error instanceof EngineError) this.#failure = messageOf(error);
+      ending.signal.throwIfAborted();
+      return ending.stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
+    } finally {
+      this.#asking--;
+      reserved.release(result);
+      cancelTimer();
+      addSpans(spans, turn, start, result);
+    }
+  }
+
+  #generate(chat: number, turn: number, prompt: Prompt, own: Partial<Sampling> & { maxTokens: number }) {
+    const { id, step, taskIndex, attempt, seed, sampling, stopIds, server, clock, ending } = this.#setting;
+    const { reply } = prompt;
+    const request = {
+      id: `${id}/chat-${chat}/reply-${reply}/`,
+      trajectory: id,
+      prompt: prompt.ids,
+      ...(prompt.images.length === 0 ? {} : { images: prompt.images }),
+      sampling: {
+        ...sampling,
+        ...own,
+        stopIds,
+        seed: hashSeed(seed, step, taskIndex, attempt, reply, ...(chat === 0 ? [] : [chat])),
+      },
+      signal: ending.signal,
+      place: { step, task: taskIndex, attempt, turn },
+    };
+    return generateWhole(server, request, clock);
+  }
+
+  /** Whether a reply with options of its own is sampled from the policy itself. */
+  #isPolicy(own: SampleOptions): boolean {
+    const { sampling } = this.#setting;
+    return SHAPES.every((name) => own[name] === undefined || own[name] === sampling[name]);
+  }
+}
+
+/** The wait for a server and the reply, apart. */
+function addSpans(spans: Spans, turn: number, start: number, result: GenerateResult | undefined): void {
+  const waited = result?.waitedMs ?? 0;
+  const sent = waited >= SHOWN_WAIT_MS ? start + waited : start;
+  if (sent > start) spans.add({ kind: 'wait', name: 'server', turn, start, end: sent });
+  spans.add({
+    kind: 'generate',
+    name: 'generate',
+    turn,
+    start: sent,
+    attributes: result && {
+      promptTokens: result.promptTokens,
+      ...(result.server === undefined ? {} : { server: result.server }),
+      ...(result.cachedTokens === undefined ? {} : { cachedTokens: result.cachedTokens }),
+    },
+  });
+}
+
+/** Options that are there: `undefined` is as good as absent. */
+function given<O extends object>(options: O): O {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as O;
+}
