@@ -1,5 +1,7 @@
 /** What our tests, and our users' tests, run against. */
 export { BYTE_TEMPLATE, byteModel, byteTokenizerJson, writeByteModel } from './byte-model.ts';
+export type { ContractCase } from './contract.ts';
+export { type InferenceServerContractOptions, inferenceServerContract } from './inference-server-contract.ts';
 export {
   type ScriptedEngineOptions,
   type ScriptedReply,
@@ -25,4 +27,5 @@ export {
   type SimulatedTurn,
 } from './simulated-work.ts';
 export { type TabularTrainer, tabularTrainer } from './tabular-trainer.ts';
+export { type TrainerContractOptions, trainerContract } from './trainer-contract.ts';
 export { virtualClock } from './virtual-clock.ts';

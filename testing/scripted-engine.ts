@@ -1,3 +1,4 @@
+import { EngineError } from '../src/errors.ts';
 import type {
   GenerateRequest,
   GenerateResult,
@@ -38,6 +39,8 @@ export interface ScriptedEngineOptions {
   readonly tokenMs?: number;
 }
 
+const CAN: ServerInfo['can'] = new Set(['memory', 'disk']);
+
 /** An engine that plays given replies: ids, log-probs, latencies and failures as a real one, no model behind it. */
 export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer & {
   /** Every request it was sent, in order of arrival. */
@@ -49,10 +52,12 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
   const requests: GenerateRequest[] = [];
   const replies: GenerateResult[] = [];
   const turns = new Map<string, number>();
+  let resumed: { readonly when: Promise<void>; resume(): void } | undefined;
   let version = 0;
   let inFlight = 0;
 
   async function answer(request: GenerateRequest): Promise<GenerateResult> {
+    await resumed?.when;
     const turn = turns.get(request.trajectory) ?? 0;
     turns.set(request.trajectory, turn + 1);
     const random = createRandom(request.sampling.seed);
@@ -88,7 +93,7 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
       contextTokens,
       version,
       logprobs: 'temperature',
-      can: new Set(['memory', 'disk']),
+      can: CAN,
     }),
     ready: async () => true,
     generate: async (request) => {
@@ -96,15 +101,29 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
       inFlight++;
       try {
         const reply = await answer(request);
+        if (reply.ids.length > 0) request.onTokens?.(reply.ids, reply.logprobs);
         replies.push(reply);
         return reply;
       } finally {
         inFlight--;
       }
     },
-    pause: async () => {},
-    resume: async () => {},
+    // Requests in progress go on: a script is not made of weights.
+    pause: async () => {
+      if (resumed) return;
+      let resume = () => {};
+      const when = new Promise<void>((resolve) => {
+        resume = resolve;
+      });
+      resumed = { when, resume };
+    },
+    resume: async () => {
+      resumed?.resume();
+      resumed = undefined;
+    },
     update: async (weights: WeightUpdate) => {
+      if (!CAN.has(weights.kind))
+        throw new EngineError(`the scripted engine does not take weights by ${weights.kind}`);
       version = weights.version;
     },
     close: async () => {},
@@ -121,6 +140,9 @@ function cut(
   const stop = sampling.stopIds[0];
   const ended = ids.length > 0 && sampling.stopIds.includes(ids.at(-1)!);
   if (given.finish !== 'length' && !ended && stop !== undefined && 'text' in given) ids.push(stop);
+  const stopped = ids.findIndex((id) => sampling.stopIds.includes(id));
+  if (stopped >= 0 && stopped < sampling.maxTokens)
+    return { ids: ids.slice(0, stopped + 1), finish: given.finish ?? ('stop' as const) };
   return ids.length > sampling.maxTokens
     ? { ids: ids.slice(0, sampling.maxTokens), finish: 'length' as const }
     : { ids, finish: given.finish ?? ('stop' as const) };

@@ -23,6 +23,14 @@ export interface TabularTrainer extends Trainer {
   ): { ids: Int32Array; logprobs: Float32Array };
 }
 
+/** What `save` writes. */
+interface TabularState {
+  readonly parameters: readonly number[];
+  readonly first: readonly number[];
+  readonly second: readonly number[];
+  readonly steps: number;
+}
+
 /** A trainer whose model is a table of logits, computed in float64: small enough to check by hand. */
 export function tabularTrainer(options: {
   readonly vocabulary: number;
@@ -89,10 +97,12 @@ export function tabularTrainer(options: {
       }
       return { ids: Int32Array.from(ids), logprobs: Float32Array.from(logprobs) };
     },
-    async score(rows, { outputs, temperature }) {
+    async score(rows, { outputs, temperature, signal }) {
+      signal?.throwIfAborted();
       return compute(rows, outputs, temperature);
     },
-    async forward(rows, { outputs, temperature }) {
+    async forward(rows, { outputs, temperature, signal }) {
+      signal?.throwIfAborted();
       return {
         outputs: compute(rows, outputs, temperature),
         async backward(by: Gradients) {
@@ -118,10 +128,17 @@ export function tabularTrainer(options: {
     },
     async save(directory) {
       mkdirSync(directory, { recursive: true });
-      writeFileSync(join(directory, 'tabular.json'), JSON.stringify([...parameters]));
+      const [first, second] = [[...moments.first], [...moments.second]];
+      const state: TabularState = { parameters: [...parameters], first, second, steps };
+      writeFileSync(join(directory, 'tabular.json'), JSON.stringify(state));
     },
     async load(directory) {
-      parameters.set(JSON.parse(readFileSync(join(directory, 'tabular.json'), 'utf8')) as number[]);
+      const state = JSON.parse(readFileSync(join(directory, 'tabular.json'), 'utf8')) as TabularState;
+      parameters.set(state.parameters);
+      moments.first.set(state.first);
+      moments.second.set(state.second);
+      gradient.fill(0);
+      steps = state.steps;
     },
     async close() {},
   };

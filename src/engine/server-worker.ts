@@ -45,7 +45,7 @@ async function main(): Promise<void> {
       contextTokens: generator.contextTokens,
       version: setup.version,
       logprobs: 'temperature',
-      can: new Set(['scorePrompt', 'lora', 'memory', 'disk', 'pauseKeep'] as const),
+      can: new Set(['scorePrompt', 'lora', 'memory', 'disk', 'pauseKeep', 'seeds'] as const),
     },
   });
 }

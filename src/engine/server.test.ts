@@ -73,7 +73,7 @@ const LONG = { maxTokens: 900 };
 test('a server tells what it is and answers', async () => {
   const info = await server.info();
   expect(info).toMatchObject({ engine: 'embedded', vocabulary: VOCABULARY, contextTokens: 1024, version: 0 });
-  expect([...info.can].sort()).toEqual(['disk', 'lora', 'memory', 'pauseKeep', 'scorePrompt']);
+  expect([...info.can].sort()).toEqual(['disk', 'lora', 'memory', 'pauseKeep', 'scorePrompt', 'seeds']);
   const reply = await server.generate(request(PROMPT));
   expect(reply).toMatchObject({ finish: 'length', promptTokens: 5, versions: [{ from: 0, version: 0 }] });
   expect(reply.ids.length).toBe(24);
