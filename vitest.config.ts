@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { SkippedReporter } from './test/skipped-reporter.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -13,6 +14,13 @@ export default defineConfig({
   },
   test: {
     include: ['{src,testing,test,examples}/**/*.test.ts'],
+    reporters: [
+      'default',
+      new SkippedReporter(),
+      ...(process.env['TEST_REPORT']
+        ? [['json', { outputFile: process.env['TEST_REPORT'] }] as [string, { outputFile: string }]]
+        : []),
+    ],
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 30_000,

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 
 const [major, minor] = process.versions.node.split('.').map(Number);
 if (major < 20 || (major === 20 && minor < 19)) {
@@ -9,7 +9,11 @@ if (major < 20 || (major === 20 && minor < 19)) {
   process.exit(1);
 }
 
-await import('./register.js');
-const fromSource = existsSync(new URL('../src/cli/main.ts', import.meta.url));
-const { main } = await import(fromSource ? '../src/cli/main.ts' : '../dist/src/cli/main.js');
-await main(process.argv.slice(2));
+if (process.argv[2] === '--version') {
+  console.log(JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version);
+} else {
+  await import('./register.js');
+  const fromSource = existsSync(new URL('../src/cli/main.ts', import.meta.url));
+  const { main } = await import(fromSource ? '../src/cli/main.ts' : '../dist/src/cli/main.js');
+  await main(process.argv.slice(2));
+}

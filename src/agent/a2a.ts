@@ -7,6 +7,7 @@ import type { Client } from '@a2a-js/sdk/client';
 import { ConfigError, ToolError } from '../errors.ts';
 import { type Clock, sleep } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
+import { loadOptional } from '../lib/optional-package.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
 import { type Tool, type ToolBox, tool } from './tool.ts';
@@ -24,7 +25,11 @@ export interface A2aToolsOptions extends ResultLimits {
 /** The skills of A2A agents as tools. */
 export async function a2aTools(options: A2aToolsOptions): Promise<ToolBox> {
   const { url, names } = options;
-  const { ClientFactory } = await import('@a2a-js/sdk/client'); // heavy, and most runs have no such agent
+  const { ClientFactory } = await loadOptional(
+    'An A2A agent',
+    ['@a2a-js/sdk'],
+    () => import('@a2a-js/sdk/client'),
+  );
   const client = await new ClientFactory().createFromUrl(url).catch((cause: unknown) => {
     throw new ToolError(`the A2A agent at ${url} cannot be reached: ${messageOf(cause)}`, { cause });
   });

@@ -8,6 +8,7 @@ import type { CallToolResult, Client } from '@modelcontextprotocol/client';
 import { ConfigError, ToolError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
+import { loadOptional } from '../lib/optional-package.ts';
 import { rateLimit } from '../services/rate-limit.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
@@ -158,7 +159,11 @@ class Connection {
 
   async #connect(): Promise<Client> {
     const { name, config, connectTries, timeoutMs, clock } = this.#options;
-    const sdk = await import('@modelcontextprotocol/client'); // heavy, and most runs have no MCP server
+    const sdk = await loadOptional(
+      'An MCP server',
+      ['@modelcontextprotocol/client'],
+      () => import('@modelcontextprotocol/client'),
+    );
     for (let attempt = 1; ; attempt++) {
       const client = new sdk.Client({ name: 'rollcall', version: '1' });
       try {

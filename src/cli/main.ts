@@ -4,7 +4,7 @@ import { RollcallError } from '../errors.ts';
 
 type Register = (program: Command) => void;
 
-/** One file a command, loaded only when it is the one asked for: `rollcall --help` alone loads them all. */
+/** One file a command, loaded only when it is the one asked for; `rollcall --help` loads them all. */
 const COMMANDS: Record<string, () => Promise<Register>> = {
   bench: async () => (await import('./bench.ts')).registerBench,
   data: async () => (await import('./data.ts')).registerData,

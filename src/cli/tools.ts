@@ -1,11 +1,11 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Command } from 'commander';
-import { serveToolsOnHttp, serveToolsOnStdio } from '../agent/mcp-server.ts';
 import type { Tool, ToolBox } from '../agent/tool.ts';
 import { loadToolFile } from '../agent/tool-file.ts';
 import { ConfigError } from '../errors.ts';
 import { loadExport } from '../lib/load-export.ts';
+import { loadOptional } from '../lib/optional-package.ts';
 import { port, positive } from './number.ts';
 
 export function registerTools(program: Command): void {
@@ -32,6 +32,11 @@ export function registerTools(program: Command): void {
     .option('--http <port>', 'streamable HTTP on 127.0.0.1; 0 takes a free port', port)
     .option('--idle-minutes <minutes>', 'an HTTP session silent for so long is closed', positive, 60)
     .action(async (file: string, { http, idleMinutes }: { http?: number; idleMinutes: number }) => {
+      const { serveToolsOnHttp, serveToolsOnStdio } = await loadOptional(
+        'Offering tools as an MCP server',
+        ['@modelcontextprotocol/node', '@modelcontextprotocol/server'],
+        () => import('../agent/mcp-server.ts'),
+      );
       const box = await openTools(file);
       const served =
         http === undefined

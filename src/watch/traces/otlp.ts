@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
+import { loadOptional } from '../../lib/optional-package.ts';
 import type { TrackedRun, Tracker } from '../tracker.ts';
 import { request } from '../trackers/http.ts';
 import { type SpanContext, type TraceSpan, trajectorySpans } from './trajectory-spans.ts';
@@ -65,7 +66,11 @@ export function traceTracker(
         decode: text ? run.decode : undefined,
       };
       // Loaded here: most runs send no traces, and every command would wait for it.
-      const { spanEncoder } = await import('./otlp-encoding.ts');
+      const { spanEncoder } = await loadOptional(
+        'Sending traces',
+        ['@opentelemetry/api', '@opentelemetry/otlp-transformer', '@opentelemetry/resources'],
+        () => import('./otlp-encoding.ts'),
+      );
       encode = spanEncoder({ 'service.name': 'rollcall', ...target.resource });
     },
     trace: async (trajectories, signal) => {
