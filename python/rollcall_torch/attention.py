@@ -7,6 +7,7 @@ CUDA) and `rows` (scaled dot product attention row by row, any device and precis
 import importlib.util
 import inspect
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,7 @@ def choose(device: torch.device, dtype: torch.dtype, asked: str | None = None) -
     return asked
 
 
+@torch.compiler.disable  # a layer is compiled before and after it: the kernels are compiled already
 def attend(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -122,7 +124,7 @@ def with_varlen(query, key, value, rows: PackedRows, scaling: float, window: int
 
     grouped = query.shape[1] // key.shape[1]
     more = {}
-    if "enable_gqa" in inspect.signature(varlen_attn).parameters:
+    if takes_grouped_heads():
         more["enable_gqa"] = grouped > 1
     elif grouped > 1:  # torch 2.11 takes as many key heads as query heads
         key, value = key.repeat_interleave(grouped, 1), value.repeat_interleave(grouped, 1)
@@ -130,6 +132,13 @@ def with_varlen(query, key, value, rows: PackedRows, scaling: float, window: int
         query.contiguous(), key.contiguous(), value.contiguous(), rows.cu_own, rows.cu_seen, rows.most_own,
         rows.most_seen, scale=scaling, window_size=(-1 if window is None else window - 1, 0), **more,
     )  # fmt: skip
+
+
+@cache
+def takes_grouped_heads() -> bool:
+    from torch.nn.attention.varlen import varlen_attn
+
+    return "enable_gqa" in inspect.signature(varlen_attn).parameters
 
 
 def row_by_row(query, key, value, rows: PackedRows, scaling: float, window: int | None) -> torch.Tensor:

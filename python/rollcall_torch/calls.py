@@ -92,6 +92,13 @@ class Calls:
         self.trainer(params.get("model")).publish(text(params, "directory"), bool(params.get("adapter")))
         return {}
 
+    def call_push(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
+        servers, version = params.get("servers"), params.get("version")
+        if not isinstance(servers, list) or not servers or type(version) is not int:
+            raise TrainerError(f"push: servers are {servers!r} and version is {version!r}; addresses and a number are needed")
+        self.trainer(params.get("model")).push(servers, version)
+        return {}
+
     def call_save(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
         self.trainer(params.get("model")).save(text(params, "directory"))
         return {}

@@ -1,7 +1,9 @@
 """The ranks of one worker group. Rank 0 talks to the client; all ranks execute every call together."""
 
+import json
 import os
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,6 +72,20 @@ class Group:
         tensor = torch.from_numpy(values)
         dist.all_reduce(tensor)
         return tensor.numpy()
+
+    def collect(self, value: dict[str, Any]) -> list[dict[str, Any]]:
+        """Every rank's value, on every rank."""
+        if self.size == 1:
+            return [value]
+        own = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        sizes = np.zeros(self.size, np.int64)
+        sizes[self.rank] = len(own)
+        sizes = self.sum(sizes)
+        ends = np.cumsum(sizes)
+        joined = np.zeros(int(ends[-1]), np.uint8)
+        joined[ends[self.rank] - len(own) : ends[self.rank]] = own
+        joined = self.sum(joined)
+        return [json.loads(joined[end - size : end].tobytes()) for size, end in zip(sizes, ends)]
 
     def least(self, value: int) -> int:
         tensor = torch.tensor([value], dtype=torch.int64)

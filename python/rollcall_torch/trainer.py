@@ -16,6 +16,7 @@ from .head import CHUNK_LOGITS, LOGIT_OUTPUTS
 from .lora import adapters_off
 from .memory import FEWEST_TOKENS, memory_need, tokens_that_fit
 from .model import Batch, ModelOptions, after_failure, build, compute_precision, reshard
+from .push import push
 from .rows import Row, check_rows, pack
 from .weights import named_parameters
 
@@ -103,6 +104,9 @@ class Trainer:
 
     def publish(self, directory: str, adapter: bool) -> None:
         checkpoint.publish(directory, adapter, self.scorer, self.options, self.group)
+
+    def push(self, servers: list[str], version: int) -> None:
+        push(self.scorer, compute_precision(self.options, self.group), servers, version, self.group)
 
     def save(self, directory: str) -> None:
         checkpoint.save(directory, self.scorer, self.adam, self.options, self.group)

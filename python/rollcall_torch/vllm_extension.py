@@ -1,0 +1,38 @@
+"""What a vLLM worker needs to take pushed weights: `--worker-extension-cls rollcall_torch.vllm_extension.TakesWeights`.
+
+vLLM mixes the class into its worker and calls it by `/collective_rpc` (VLLM_SERVER_DEV_MODE=1). It imports no vLLM.
+"""
+
+import json
+from typing import Any
+
+import torch
+
+from rollcall_torch.buckets import BucketReader, gpu_name, open_shared
+
+
+class TakesWeights:
+    # Attributes of vLLM's worker.
+    device: torch.device
+    model_runner: Any
+
+    def rollcall_take_weights(self, told: str) -> None:
+        bucket = json.loads(told)
+        if bucket["first"]:
+            handle = bucket["handles"].get(gpu_name(self.device))
+            if handle is None:
+                raise ValueError(f"no trainer rank is on this worker's GPU {gpu_name(self.device)}")
+            self.rollcall_bucket = open_shared(handle, self.device)
+            self.rollcall_reader = BucketReader()
+            self.rollcall_version = None
+        weights = self.rollcall_reader.read(self.rollcall_bucket, bucket["entries"]) if bucket["entries"] else []
+        if weights:
+            self.model_runner.model.load_weights(weights)
+            torch.cuda.synchronize()  # the trainer fills the bucket anew after this
+        if bucket["last"]:
+            self.rollcall_version = bucket["version"]
+            del self.rollcall_bucket, self.rollcall_reader
+
+    def rollcall_weights_version(self) -> list[int | None]:
+        """Version of the weights that were pushed last, whole."""
+        return [getattr(self, "rollcall_version", None)]

@@ -1,0 +1,200 @@
+/**
+ * The PyTorch trainer is the embedded one, on one rank and on two: five steps on tiny Llama, Qwen2 and Qwen3 models, with
+ * adapters and value heads, a rank killed in the middle of a step, a whole run with the same rewards. Installs torch where
+ * it is missing. `--build cpu --pytest`: with `--pytest`, the tests of the Python side too.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { train } from 'rollcall';
+import { embedded } from '../src/engine/embedded.ts';
+import { checkEnvironment, defaultPython, installEnvironment } from '../src/torch/environment.ts';
+import { type TorchOptions, torch } from '../src/torch/torch.ts';
+import type { Output, Outputs, Trainer, TrainerFactory } from '../src/training/trainer.ts';
+import { type EngineGolden, readEngineGolden } from '../test/golden/engine/golden.ts';
+import { tinyModel } from '../test/tiny-model.ts';
+import { readFlags } from './flags.ts';
+import { type Aim, atMost, conclude, holds } from './verdict.ts';
+
+const flags = readFlags({ build: 'cuda', pytest: true as boolean }, { pytest: false });
+const STEPS = 5;
+const LORA = { rank: 3, alpha: 7, targets: ['q_proj', 'v_proj', 'o_proj', 'up_proj', 'down_proj'] };
+const folder = mkdtempSync(join(tmpdir(), 'rollcall-prove-torch-'));
+const aims: Aim[] = [];
+const show = (aim: Aim) => {
+  console.log(`${aim.passed ? 'reached' : 'MISSED '}  ${aim.aim}: ${JSON.stringify(aim.measured)}`);
+  aims.push(aim);
+};
+
+try {
+  await ensureTorch();
+  for (const name of ['llama', 'qwen2', 'qwen3', 'llama-lora']) await compare(name);
+  await killRank();
+  await compareRuns();
+  if (flags.pytest) runPythonTests();
+  conclude(aims);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+
+async function ensureTorch(): Promise<void> {
+  const usable = await checkEnvironment(defaultPython()).catch(() => undefined);
+  if (!usable) {
+    const build = flags.build === 'cpu' ? 'cpu' : 'cuda';
+    await installEnvironment({ build, python: 'python3', log: console.log });
+  }
+  console.log(JSON.stringify(await checkEnvironment(defaultPython())));
+}
+
+/** Two backward calls a step, as an update with two micro-batches makes them. */
+async function takeStep(trainer: Trainer, golden: EngineGolden, between = () => {}) {
+  const half = Math.ceil(golden.rows.length / 2);
+  for (const [from, to] of [
+    [0, half],
+    [half, golden.rows.length],
+  ]) {
+    const pass = await trainer.forward(golden.rows.slice(from, to), scoring(golden));
+    between();
+    const gradients = Object.entries(golden.gradientsByOutput).map(([name, arrays]) => [
+      name,
+      arrays.slice(from, to),
+    ]);
+    await pass.backward(Object.fromEntries(gradients));
+  }
+  return trainer.optimStep(golden.adam);
+}
+
+function scoring({ temperature, names }: EngineGolden) {
+  return { temperature, outputs: names };
+}
+
+async function takeSteps(factory: TrainerFactory, golden: EngineGolden, adapter: boolean) {
+  const trainer = await factory.open('policy', golden.directory, {
+    valueHead: golden.names.includes('value'),
+  });
+  try {
+    if (adapter) await trainer.load(join(golden.directory, 'adapter'));
+    const before = await trainer.score(golden.rows, scoring(golden));
+    const norms: number[] = [];
+    for (let step = 0; step < STEPS; step++) norms.push((await takeStep(trainer, golden)).gradNorm);
+    return { before, norms, after: await trainer.score(golden.rows, scoring(golden)) };
+  } finally {
+    await trainer.close();
+  }
+}
+
+async function compare(name: string): Promise<void> {
+  const golden = readEngineGolden(join('test/golden/engine', name));
+  const adapter = name === 'llama-lora';
+  const lora = adapter ? { lora: LORA } : {};
+  const expected = await takeSteps(embedded({ threads: 1, ...lora }).trainer, golden, adapter);
+  for (const ranks of [1, 2]) {
+    const found = await takeSteps(onCpu({ ranks, ...lora }), golden, adapter);
+    const where = `${name}, ${ranks === 1 ? 'one rank' : `${ranks} ranks`}`;
+    show(
+      atMost(`${where}: outputs before training differ by`, difference(found.before, expected.before), 1e-4),
+    );
+    const norms = found.norms.map((norm, step) => Math.abs(norm / expected.norms[step]! - 1));
+    show(atMost(`${where}: gradient norms of ${STEPS} steps differ by a share of`, Math.max(...norms), 1e-4));
+    show(
+      atMost(
+        `${where}: outputs after ${STEPS} steps differ by`,
+        difference(found.after, expected.after),
+        1e-4,
+      ),
+    );
+  }
+}
+
+/** Largest difference of any output at any target. */
+function difference(found: Outputs, expected: Outputs): number {
+  let largest = 0;
+  for (const [name, rows] of Object.entries(expected)) {
+    for (const [row, values] of rows.entries()) {
+      for (const [at, value] of values.entries()) {
+        largest = Math.max(largest, Math.abs(value - found[name as Output]![row]![at]!));
+      }
+    }
+  }
+  return largest;
+}
+
+/** Rank 1 of 2 is killed between a forward and its backward in the third of five steps, after a checkpoint. */
+async function killRank(): Promise<void> {
+  const golden = readEngineGolden('test/golden/engine/qwen3');
+  const run = async (disturb: boolean) => {
+    const lines: string[] = [];
+    const trainer = await onCpu({ ranks: 2, log: (line) => lines.push(line) }).open(
+      'critic',
+      golden.directory,
+    );
+    try {
+      for (let step = 0; step < STEPS; step++) {
+        const kill = () => process.kill(rankProcess(1), 'SIGKILL');
+        await takeStep(trainer, golden, disturb && step === 2 ? once(kill) : undefined);
+        if (step === 1) await trainer.save(join(folder, `kill-${disturb}`));
+      }
+      const restarts = lines.filter((line) => line.includes('started again')).length;
+      return { outputs: await trainer.score(golden.rows, scoring(golden)), restarts };
+    } finally {
+      await trainer.close();
+    }
+  };
+  const straight = await run(false);
+  const disturbed = await run(true);
+  show(holds('a group whose rank is killed in a step is started again once', disturbed.restarts === 1));
+  const apart = difference(disturbed.outputs, straight.outputs);
+  show(atMost('killed and undisturbed runs end with outputs that differ by', apart, 1e-6));
+}
+
+function once(act: () => void): () => void {
+  let done = false;
+  return () => {
+    if (!done) act();
+    done = true;
+  };
+}
+
+/** Process of a rank below torchrun, which is a child of this process. */
+function rankProcess(rank: number): number {
+  const childrenOf = (pid: number) =>
+    readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number);
+  const command = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  const torchrun = childrenOf(process.pid).find((pid) => command(pid).includes('torch.distributed.run'))!;
+  return childrenOf(torchrun).filter((pid) => command(pid).includes('rollcall_torch'))[rank]!;
+}
+
+/** The embedded engine samples; only the trainer differs. */
+async function compareRuns(): Promise<void> {
+  const model = await tinyModel();
+  process.env['MODEL'] = model;
+  process.env['RUN'] = join(folder, 'unused');
+  const { options } = await import('../test/runs/letters.ts');
+  const rewards = async (name: string, trainer: TrainerFactory) => {
+    const found: number[] = [];
+    for await (const { metrics } of train({ ...options, trainer, runDir: join(folder, name), steps: 6 })) {
+      found.push(metrics['critic/score/mean']!);
+    }
+    return found;
+  };
+  const expected = await rewards('embedded', embedded({ threads: 1 }).trainer);
+  const found = await rewards('torch', onCpu({ ranks: 1 }));
+  console.log(`rewards of six steps: ${expected.map((value) => value.toFixed(4)).join(' ')}`);
+  const apart = expected.map((value, step) => Math.abs(value - found[step]!));
+  show(
+    atMost('mean rewards of six steps differ from those with the embedded trainer by', Math.max(...apart), 0),
+  );
+}
+
+function runPythonTests(): void {
+  const installed = spawnSync(defaultPython(), ['-m', 'pip', 'install', '-q', 'pytest'], {
+    stdio: 'inherit',
+  });
+  const { status } = spawnSync(defaultPython(), ['-m', 'pytest', '-q', 'python/tests'], { stdio: 'inherit' });
+  show(holds('the tests of the Python side pass', installed.status === 0 && status === 0));
+}
+
+function onCpu(options: TorchOptions): TrainerFactory {
+  return torch({ device: 'cpu', threads: 1, log: console.log, ...options });
+}
