@@ -57,6 +57,26 @@ const EXPECTED = {
   vocabulary: 97,
 };
 
+test('a vLLM server states a version that was pushed to it, and refuses one that was not', async () => {
+  const { server, standIn } = await start('vllm');
+  const push = (version: number) =>
+    fetch(`${standIn.url}/collective_rpc`, {
+      method: 'POST',
+      body: JSON.stringify({
+        method: 'rollcall_take_weights',
+        args: [JSON.stringify({ last: true, version })],
+      }),
+    });
+  await expect(server.update({ kind: 'pushed', version: 3 })).rejects.toThrow(
+    /has version unknown of the weights; 3 was pushed/,
+  );
+  await push(3);
+  await server.update({ kind: 'pushed', version: 3 });
+  expect((await server.info()).version).toBe(3);
+  expect((await standIn.calls()).map(({ name }) => name)).toContain('POST /reset_prefix_cache');
+  await expect(server.update({ kind: 'pushed', version: 4 })).rejects.toThrow(/has version 3/);
+});
+
 describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   test('a reply has ids and log-probs, and its log-probs are those of the same tokens scored as a prompt', async () => {
     const { server } = await start(engine);
@@ -252,7 +272,7 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   test('weights that cannot travel over HTTP are refused by kind', async () => {
     const { server } = await start(engine);
     const update = server.update({ kind: 'memory', version: 1, tensors: new Map() });
-    await expect(update).rejects.toThrow(/by disk or lora, not memory/);
+    await expect(update).rejects.toThrow(/takes weights by disk.* not memory/);
   });
 
   test.each(['raw', 'temperature', 'processed'] as const)(

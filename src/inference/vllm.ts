@@ -36,6 +36,18 @@ const SERVER_ID: Readonly<Record<Entrance, (id: string) => string>> = {
   completions: (id) => `cmpl-${id}-0`,
 };
 
+const ABILITIES = [
+  'scorePrompt',
+  'disk',
+  'lora',
+  'pushed',
+  'pauseKeep',
+  'sleep',
+  'constraint',
+  'images',
+  'seeds',
+] as const;
+
 /** A server that hangs does not hold up the end of a run. */
 const CLOSE_MS = 2000;
 
@@ -77,7 +89,7 @@ export class VllmServer implements InferenceServer {
       version: this.#version,
       logprobs: this.logprobs,
       logprobsAfterPenalties: this.logprobsAfterPenalties,
-      can: new Set(['scorePrompt', 'disk', 'lora', 'pauseKeep', 'sleep', 'constraint', 'images', 'seeds']),
+      can: new Set(ABILITIES),
     };
   }
 
@@ -154,8 +166,11 @@ export class VllmServer implements InferenceServer {
   async update(weights: WeightUpdate): Promise<void> {
     if (weights.kind === 'disk') await this.#loadFromDisk(weights);
     else if (weights.kind === 'lora') await this.#loadAdapter(weights);
+    else if (weights.kind === 'pushed') await this.#checkPushed(weights);
     else
-      throw new EngineError(`${this.url}: a vLLM server takes weights by disk or lora, not ${weights.kind}`);
+      throw new EngineError(
+        `${this.url}: a vLLM server takes weights by disk, lora or pushed, not ${weights.kind}`,
+      );
     this.#version = weights.version;
   }
 
@@ -331,13 +346,32 @@ export class VllmServer implements InferenceServer {
       timeout: timeoutMs / 1000,
     };
     await this.#http.tell('/collective_rpc', { body, timeoutMs });
+    await this.#dropCache();
+    await this.#tellVersion(version);
+  }
+
+  /** Every worker says which version was pushed to it last, by its extension (python/rollcall_torch/vllm_extension.py). */
+  async #checkPushed({ version }: Extract<WeightUpdate, { kind: 'pushed' }>): Promise<void> {
+    const path = '/collective_rpc';
+    const { status, text } = await this.#http.call(path, { body: { method: 'rollcall_weights_version' } });
+    if (status !== 200) throw new HttpStatusError(this.url, path, status, text);
+    const versions = this.#http.parse<{ results: unknown[] }>(path, text).results.flat();
+    if (versions.length === 0 || versions.some((had) => had !== version)) {
+      throw new EngineError(
+        `${this.url} has version ${versions.map((had) => had ?? 'unknown').join(', ')} of the weights; ${version} was pushed`,
+      );
+    }
+    await this.#dropCache();
+    await this.#tellVersion(version);
+  }
+
+  async #dropCache(): Promise<void> {
     const flush = '/reset_prefix_cache?reset_running_requests=true';
     const { status, text } = await this.#http.call(flush);
     if (status !== 200) throw new HttpStatusError(this.url, flush, status, text);
     if (/"success"\s*:\s*false/.test(text))
       // older ones say nothing
       throw new EngineError(`${this.url} did not drop its cache of older weights`);
-    await this.#tellVersion(version);
   }
 
   /** For who looks at the server; replies do not say it. vLLM 0.23 has no such call. */

@@ -4,6 +4,7 @@ import { assembleTrainer } from './trainers.ts';
 test('a trainer is made by its name, with its own options', () => {
   const options = { threads: 2, lora: { rank: 8, alpha: 16, targets: ['q_proj'] } };
   expect(assembleTrainer({ name: 'embedded', options }).name).toBe('embedded');
+  expect(assembleTrainer({ name: 'torch', options: { ranks: 2, compile: true } }).name).toBe('torch');
 });
 
 test('an unknown trainer, and an option that it does not have, are refused by name', () => {

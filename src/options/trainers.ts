@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
+import { torch } from '../torch/torch.ts';
 import type { TrainerFactory } from '../training/trainer.ts';
 
 interface NamedTrainer<O> {
@@ -20,22 +21,50 @@ function named<O>(trainer: NamedTrainer<O>) {
   };
 }
 
+const lora = z.strictObject({
+  rank: z.int().min(1),
+  alpha: z.number().positive(),
+  targets: z.array(z.string()).exactOptional(),
+  seed: z.int().exactOptional(),
+});
+
 const TRAINERS: Readonly<Record<string, ReturnType<typeof named>>> = {
   embedded: named({
     options: z.strictObject({
       threads: z.int().min(1).exactOptional(),
       kernels: z.enum(['native', 'wasm']).exactOptional(),
       recompute: z.boolean().exactOptional(),
-      lora: z
-        .strictObject({
-          rank: z.int().min(1),
-          alpha: z.number().positive(),
-          targets: z.array(z.string()).exactOptional(),
-          seed: z.int().exactOptional(),
-        })
-        .exactOptional(),
+      lora: lora.exactOptional(),
     }),
     create: (options) => embedded(options).trainer,
+  }),
+  torch: named({
+    options: z.strictObject({
+      url: z.string().exactOptional(),
+      token: z.string().exactOptional(),
+      python: z.string().exactOptional(),
+      ranks: z.int().min(1).exactOptional(),
+      device: z.enum(['cpu', 'cuda']).exactOptional(),
+      threads: z.int().min(1).exactOptional(),
+      torchrun: z.array(z.string()).exactOptional(),
+      environment: z.record(z.string(), z.string()).exactOptional(),
+      lora: lora.exactOptional(),
+      precision: z.enum(['float32', 'bfloat16']).exactOptional(),
+      recompute: z.number().min(0).max(1).exactOptional(),
+      offload: z.boolean().exactOptional(),
+      compile: z.boolean().exactOptional(),
+      attention: z.enum(['flash', 'varlen', 'rows']).exactOptional(),
+      decay: z.enum(['all', 'matrices']).exactOptional(),
+      tokensPerRank: z.int().min(1).exactOptional(),
+      weightsDirectory: z.string().exactOptional(),
+      send: z.enum(['weights', 'adapter']).exactOptional(),
+      push: z.array(z.string()).min(1).exactOptional(),
+      restarts: z.int().min(0).exactOptional(),
+      startSeconds: z.number().positive().exactOptional(),
+      secondsPerCall: z.number().positive().exactOptional(),
+      secondsPerExchange: z.number().positive().exactOptional(),
+    }),
+    create: torch,
   }),
 };
 

@@ -51,6 +51,11 @@ export interface TorchOptions {
   readonly weightsDirectory?: string;
   /** `adapter` with `lora`: servers get the low-rank matrices only. */
   readonly send?: 'weights' | 'adapter';
+  /**
+   * Addresses of vLLM servers on the trainer's GPUs that take weights through shared GPU memory instead of files; started
+   * with `--worker-extension-cls rollcall_torch.vllm_extension.TakesWeights`.
+   */
+  readonly push?: readonly string[];
   /** How often a lost group is started again in a run; default 5. */
   readonly restarts?: number;
   readonly startSeconds?: number;
@@ -68,6 +73,8 @@ const RETRY_MS = 1000;
 /** A trainer on PyTorch, in Python processes that this one starts or finds. */
 export function torch(options: TorchOptions = {}): TrainerFactory {
   if (options.send === 'adapter' && !options.lora) throw new ConfigError('send is adapter, which needs lora');
+  if (options.push && options.send === 'adapter')
+    throw new ConfigError('push sends whole weights; leave out send: adapter');
   if (options.url !== undefined && !options.token)
     throw new ConfigError(`url is ${options.url}; its token is needed too`);
   const log = options.log ?? ((line) => process.stderr.write(`${line}\n`));
@@ -90,6 +97,7 @@ export function torch(options: TorchOptions = {}): TrainerFactory {
       const trainer = await openTorchTrainer(group, name, params, {
         directory,
         send: options.send ?? 'weights',
+        push: options.push,
       });
       const close = trainer.close.bind(trainer);
       trainer.close = async () => {

@@ -14,6 +14,8 @@ export interface PublishOptions {
   /** Visible to the servers under the same path. */
   readonly directory: string;
   readonly send: 'weights' | 'adapter';
+  /** Addresses of servers that take weights through GPU memory; nothing is written then. */
+  readonly push: readonly string[] | undefined;
 }
 
 /** Opens a model in the group; `params` are those of the protocol's `open`. */
@@ -49,7 +51,7 @@ export class TorchTrainer implements Trainer {
     this.#model = model;
     this.#publishing = publishing;
     this.can = new Set(values['can'] as Iterable<'entropy'>);
-    this.publishes = publishing.send === 'adapter' ? 'lora' : 'disk';
+    this.publishes = publishing.push ? 'pushed' : publishing.send === 'adapter' ? 'lora' : 'disk';
     this.#tokens = Number(values['tokens']);
   }
 
@@ -106,7 +108,12 @@ export class TorchTrainer implements Trainer {
   }
 
   async publish(version: number): Promise<WeightUpdate> {
-    const { directory, send } = this.#publishing;
+    const { directory, send, push } = this.#publishing;
+    if (push) {
+      const params = { model: this.#name, servers: push, version };
+      await this.#group.call((connection) => connection.call('push', params));
+      return { kind: 'pushed', version };
+    }
     const path = join(resolve(directory), `version-${version}`);
     await rm(path, { recursive: true, force: true });
     const params = { model: this.#name, directory: path, adapter: send === 'adapter' };

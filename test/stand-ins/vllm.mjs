@@ -148,6 +148,8 @@ const drained = async () => {
   while (running.size > 0) await sleep(2);
 };
 
+let pushed = null;
+
 const dev = {
   'POST /pause': async (_body, _request, _response, query) => {
     const mode = query.get('mode');
@@ -169,6 +171,13 @@ const dev = {
   },
   'POST /collective_rpc': (body) => {
     checkFields('CollectiveRpc', body, ['method'], ['args', 'kwargs', 'timeout']);
+    // With rollcall_torch.vllm_extension.TakesWeights mixed into its workers.
+    if (body.method === 'rollcall_weights_version') return { results: [[pushed]] };
+    if (body.method === 'rollcall_take_weights') {
+      const bucket = JSON.parse(body.args[0]);
+      if (bucket.last) pushed = bucket.version;
+      return { results: [null] };
+    }
     if (body.method !== 'reload_weights') throw new Refusal(400, `no method ${body.method}`);
     checkFields('reload_weights', body.kwargs, [], ['weights_path']);
     weights = body.kwargs.weights_path;
