@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { posix } from 'node:path';
 import { expect, test } from 'vitest';
 import { ALGORITHMS } from '../src/training/parts.ts';
+import { cyclesOf, graphOf, importsOf, sources } from './module-graph.ts';
 
 const GROUND = ['errors', 'types', 'lib']; // anyone may import these
 const SERVICES = 'services'; // shared by stages; imports only ground
@@ -34,21 +35,13 @@ const SPINE = [
 
 const part = (file: string) => file.split('/')[0]!.replace(/\.ts$/, '');
 
-/** Every import or re-export of a relative module: whether it is type-only, and where it points. */
-function importsOf(source: string) {
-  return [
-    ...source.matchAll(/^\s*(?:import|export)\s+(type\s)?[^'"]*?from\s+['"](\.[^'"]+)['"]/gms),
-    ...source.matchAll(/\bimport\(\s*()['"](\.[^'"]+)['"]/g),
-  ].map(([, type, target]) => ({ typeOnly: Boolean(type), target: target! }));
-}
-
 function violations(files: ReadonlyMap<string, string>): string[] {
   const wrong: string[] = [];
   for (const [file, source] of files) {
     const from = part(file);
     if (![...GROUND, SERVICES, ...STAGES, ...SPINE].includes(from)) wrong.push(`${file}: not on the map`);
     if (/(^|\/)utils?(\/|\.ts$)/.test(file)) wrong.push(`${file}: named after nothing`);
-    for (const { typeOnly, target } of importsOf(source)) {
+    for (const { typeOnly, target } of importsOf(file, source)) {
       const to = part(posix.join(posix.dirname(file), target));
       if (from === to || GROUND.includes(to) || SPINE.includes(from)) continue;
       if (to === SERVICES && STAGES.includes(from)) continue;
@@ -59,16 +52,16 @@ function violations(files: ReadonlyMap<string, string>): string[] {
   return wrong;
 }
 
-const sources = () =>
-  new Map(
-    readdirSync('src', { recursive: true, encoding: 'utf8' })
-      .map((file) => file.replaceAll('\\', '/'))
-      .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
-      .map((file) => [file, readFileSync(`src/${file}`, 'utf8')]),
-  );
-
 test('values of one stage meet another only in the spine', () => {
   expect(violations(sources())).toEqual([]);
+});
+
+test('no folder imports itself through others, types included', () => {
+  expect(cyclesOf(graphOf(sources(), part))).toEqual([]);
+});
+
+test('no file imports itself through others, types included', () => {
+  expect(cyclesOf(graphOf(sources()))).toEqual([]);
 });
 
 /** An algorithm is named in its file and in verl's words; the loop asks what it needs. */
@@ -104,6 +97,32 @@ test('the rule names an offender', () => {
     'lib/utils.ts: named after nothing',
     'stray/file.ts: not on the map',
   ]);
+});
+
+test('imports of every kind are seen, and what they make a circle of', () => {
+  const files = new Map([
+    [
+      'a/a.ts',
+      `import type { B } from '../b/b.ts';
+       // import { no } from './comment.ts';
+       const text = "import { no } from './text.ts'";
+       import { type C, type D } from './c.ts';
+       import { type E, e } from './e.ts';
+       export * from './f.ts';`,
+    ],
+    ['b/b.ts', `type C = import('../c/c.ts').C; const d = () => import('./d.ts');`],
+    ['c/c.ts', `startWorker('../a/a', import.meta.url); new Worker(new URL('./w.ts', import.meta.url));`],
+  ]);
+  const seen = [...files].map(([file, source]) =>
+    importsOf(file, source).map(({ typeOnly, target }) => (typeOnly ? `type ${target}` : target)),
+  );
+  expect(seen).toEqual([
+    ['type ../b/b.ts', 'type ./c.ts', './e.ts', './f.ts'],
+    ['type ../c/c.ts', './d.ts'],
+    ['../a/a.ts', './w.ts'],
+  ]);
+  expect(cyclesOf(graphOf(files))).toEqual([['a/a.ts', 'b/b.ts', 'c/c.ts']]);
+  expect(cyclesOf(graphOf(files, part))).toEqual([['a', 'b', 'c']]);
 });
 
 test("no code compares with an engine's name", () => {

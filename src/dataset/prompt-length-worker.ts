@@ -1,6 +1,6 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { messageOf } from '../lib/error-message.ts';
-import type { CounterModule, CountTokens, Prompt } from './prompt-length.ts';
+import type { CounterModule, CountTokens, Prompt } from './token-counter.ts';
 
 const { module, name, argument } = workerData as CounterModule;
 

@@ -5,8 +5,9 @@ import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 import type { ToolSchema } from '../types.ts';
 import { arrayDataset } from './dataset.ts';
-import { type CountTokens, limitPrompts } from './prompt-length.ts';
+import { limitPrompts } from './prompt-length.ts';
 import { taskRow } from './task-row.ts';
+import type { CountTokens } from './token-counter.ts';
 
 /** A token a character, ten a tool. */
 const count: CountTokens = (messages, tools) =>

@@ -4,20 +4,7 @@ import { startWorker } from '../lib/worker.ts';
 import type { ToolSchema } from '../types.ts';
 import type { Dataset } from './dataset.ts';
 import type { TaskMessage, TaskPart, TaskRow } from './task-row.ts';
-
-/** Tokens of a prompt as it is rendered: template, tool schemas and the opening of the reply included. */
-export type CountTokens = (
-  messages: readonly TaskMessage[],
-  tools: readonly ToolSchema[],
-) => number | Promise<number>;
-
-/** A counter that a worker thread can make for itself: `module` exports `name`, which makes a CountTokens. */
-export interface CounterModule {
-  readonly module: string;
-  readonly name: string;
-  /** Given to the maker; must survive structured cloning. */
-  readonly argument?: unknown;
-}
+import type { CounterModule, CountTokens, Prompt } from './token-counter.ts';
 
 /** How long a prompt may be, and what happens to longer ones. */
 export interface PromptLengthOptions {
@@ -81,10 +68,6 @@ export async function limitPrompts<T extends TaskRow>(
 }
 
 type CountMany = (prompts: readonly Prompt[]) => Promise<readonly number[]>;
-export interface Prompt {
-  readonly messages: readonly TaskMessage[];
-  readonly tools: readonly ToolSchema[];
-}
 
 async function countAll<T extends TaskRow>(
   dataset: Dataset<T>,

@@ -10,13 +10,9 @@ export { checkAlgorithm } from '../training/check-algorithm.ts';
 export { type CorrectionOptions, corrections } from '../training/correction.ts';
 export { learningRateShare, type Schedule } from '../training/learning-rate.ts';
 export type { LossInput, LossOutput } from '../training/losses/loss.ts';
+export type { OptimizerOptions } from '../training/optimizer-options.ts';
 export { type ReplayReport, replayBatch } from '../training/replay.ts';
-export type {
-  OptimizerOptions,
-  UpdateOptions,
-  UpdateResult,
-  UpdateState,
-} from '../training/update-policy.ts';
+export type { UpdateOptions, UpdateResult, UpdateState } from '../training/update-policy.ts';
 export {
   type Demonstration,
   type SupervisedOptions,

@@ -8,8 +8,13 @@ export { ConfigError, EngineError, TrainerError } from '../errors.ts';
 export type { GatewayOptions } from '../gateway/gateway.ts';
 export type { DiskOptions, OpenServersOptions, ServerFactory } from '../gateway/server-factory.ts';
 export type { CheckedServer } from '../inference/check-server.ts';
-export type { Engine, HttpServerOptions, LaunchRecipe } from '../inference/engine.ts';
-export type { LaunchCommand, LaunchOptions } from '../inference/launch.ts';
+export type {
+  Engine,
+  HttpServerOptions,
+  LaunchCommand,
+  LaunchOptions,
+  LaunchRecipe,
+} from '../inference/engine.ts';
 export type {
   GenerateRequest,
   GenerateResult,

@@ -3,13 +3,13 @@
 export { type ChatEndpoint, type ChatEndpointOptions, chatEndpoint } from '../services/chat-endpoint.ts';
 export { type ImageBlobs, type ImageSource, imageBlobs } from '../services/image-blobs.ts';
 export { type RequestLimiter, type RequestLimits, requestLimiter } from '../services/rate-limit.ts';
-export {
-  type Boundary,
-  openSandbox,
-  type Sandbox,
-  type SandboxLimits,
-  type SandboxOptions,
-  type SandboxResult,
+export { openSandbox } from '../services/sandbox/open-sandbox.ts';
+export type {
+  Boundary,
+  Sandbox,
+  SandboxLimits,
+  SandboxOptions,
+  SandboxResult,
 } from '../services/sandbox/sandbox.ts';
 export {
   openSymbolicMaths,

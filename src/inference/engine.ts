@@ -3,7 +3,6 @@
 import type { ImageRef } from '../types.ts';
 import type { CheckedServer } from './check-server.ts';
 import type { HttpOptions } from './http/client.ts';
-import type { LaunchCommand, LaunchOptions } from './launch.ts';
 
 /** An inference engine in the registry: how to connect to it, how to start it, what it can. */
 export interface Engine {
@@ -36,4 +35,27 @@ export interface LaunchRecipe {
   /** Settings that it does not read. */
   readonly ignores?: readonly (keyof LaunchOptions)[];
   command(options: LaunchOptions, port: number): Omit<LaunchCommand, 'url'>;
+}
+
+/** How many servers are started, on which ports and GPUs. */
+export interface LaunchOptions {
+  readonly model: string;
+  /** The first server's; each further one takes the next. */
+  readonly portStart: number;
+  readonly replicas: number;
+  /** GPUs of one server. */
+  readonly tensorParallel: number;
+  /** Of GPU memory. */
+  readonly memoryShare: number;
+  readonly logLevel: 'debug' | 'info' | 'warning' | 'error';
+  /** GPUs that may be used, as in CUDA_VISIBLE_DEVICES; default what that names, else the first ones. */
+  readonly gpus?: readonly string[];
+}
+
+/** One process to start: its program, its words and its environment. */
+export interface LaunchCommand {
+  readonly program: string;
+  readonly arguments: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+  readonly url: string;
 }

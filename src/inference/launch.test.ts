@@ -1,10 +1,11 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { startStandIn } from '../../test/stand-ins/start.ts';
+import type { LaunchCommand } from './engine.ts';
 import { rollcall } from './engines/rollcall.ts';
 import { sglang } from './engines/sglang.ts';
 import { vllm } from './engines/vllm.ts';
-import { type LaunchCommand, launchCommands, startServers } from './launch.ts';
+import { launchCommands, startServers } from './launch.ts';
 import { isPortTaken } from './port.ts';
 import { SglangServer } from './sglang.ts';
 

@@ -1,34 +1,12 @@
 /** Servers that a run starts itself, one process a replica, and stops when it ends. */
+
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { ConfigError, EngineError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
-import type { Engine } from './engine.ts';
+import type { Engine, LaunchCommand, LaunchOptions } from './engine.ts';
 import { isPortTaken, portOwner } from './port.ts';
-
-/** How many servers are started, on which ports and GPUs. */
-export interface LaunchOptions {
-  readonly model: string;
-  /** The first server's; each further one takes the next. */
-  readonly portStart: number;
-  readonly replicas: number;
-  /** GPUs of one server. */
-  readonly tensorParallel: number;
-  /** Of GPU memory. */
-  readonly memoryShare: number;
-  readonly logLevel: 'debug' | 'info' | 'warning' | 'error';
-  /** GPUs that may be used, as in CUDA_VISIBLE_DEVICES; default what that names, else the first ones. */
-  readonly gpus?: readonly string[];
-}
-
-/** One process to start: its program, its words and its environment. */
-export interface LaunchCommand {
-  readonly program: string;
-  readonly arguments: readonly string[];
-  readonly environment: Readonly<Record<string, string>>;
-  readonly url: string;
-}
 
 /** One command line per replica, with the visible GPUs divided among them where they run on GPUs. */
 export function launchCommands(

@@ -5,9 +5,9 @@ import { ConfigError, EngineError } from '../errors.ts';
 import type { GatewayOptions } from '../gateway/gateway.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { type CheckedServer, checkServer } from '../inference/check-server.ts';
-import type { Engine, HttpServerOptions } from '../inference/engine.ts';
+import type { Engine, HttpServerOptions, LaunchOptions } from '../inference/engine.ts';
 import { engineNamed } from '../inference/engines.ts';
-import { type Launched, type LaunchOptions, launchCommands, startServers } from '../inference/launch.ts';
+import { type Launched, launchCommands, startServers } from '../inference/launch.ts';
 import { realClock, sleep } from '../lib/clock.ts';
 
 /** Where inference servers are, or how they are started, and how weights reach them. */

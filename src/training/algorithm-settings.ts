@@ -17,7 +17,7 @@ import {
 import { type AnyAlgorithm, SHARED } from './algorithms/define.ts';
 import { grpo } from './algorithms.ts';
 import { REJECTION_STATISTICS } from './correction.ts';
-import { FILTRATIONS } from './filtration.ts';
+import { FILTRATIONS } from './filtration-options.ts';
 import { KL_ESTIMATORS } from './kl.ts';
 import { AGGREGATIONS } from './losses/aggregation.ts';
 import { ALGORITHMS, LOSSES } from './parts.ts';

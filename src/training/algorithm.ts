@@ -2,7 +2,7 @@ import { ConfigError } from '../errors.ts';
 import type { Group } from '../types.ts';
 import type { AdvantageOptions } from './advantages/advantage.ts';
 import type { CorrectionOptions } from './correction.ts';
-import type { FiltrationOptions } from './filtration.ts';
+import type { FiltrationOptions } from './filtration-options.ts';
 import type { KlOptions } from './kl.ts';
 import type { Aggregation } from './losses/aggregation.ts';
 import type { LossOptions } from './losses/loss.ts';

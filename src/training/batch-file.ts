@@ -4,7 +4,7 @@ import { TrainerError } from '../errors.ts';
 import { writeFileAtomically } from '../lib/files.ts';
 import type { Algorithm } from './algorithm.ts';
 import type { Batch, Sequence } from './batch.ts';
-import type { OptimizerOptions, ResolvedUpdate } from './update-policy.ts';
+import type { OptimizerOptions } from './optimizer-options.ts';
 
 /**
  * A batch on disk, with what it takes to run its update again. One line of JSON, then little-endian arrays: of each
@@ -25,7 +25,11 @@ const FORMAT = 'rollcall-batch';
 const VERSION = 1;
 
 /** Writes the batch of a failed update to `directory/step_N.batch` and returns the path. */
-export async function setAside(directory: string, options: ResolvedUpdate, error: Error): Promise<string> {
+export async function setAside(
+  directory: string,
+  options: Omit<StoredBatch, 'reason' | 'run'> & { readonly guard?: { readonly run?: string } },
+  error: Error,
+): Promise<string> {
   const { batch, algorithm, optimizer, temperature, seed, tokensPerTrajectory } = options;
   await mkdir(directory, { recursive: true });
   const file = join(directory, `step_${batch.step}.batch`);

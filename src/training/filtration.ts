@@ -1,13 +1,6 @@
 import { createRandom } from '../lib/random.ts';
 import type { Batch } from './batch.ts';
-
-export const FILTRATIONS = ['power', 'max-min', 'max-random'] as const;
-
-export interface FiltrationOptions {
-  readonly method: (typeof FILTRATIONS)[number];
-  /** For `power`. */
-  readonly power: number;
-}
+import type { FiltrationOptions } from './filtration-options.ts';
 
 /**
  * PF-PPO (Shen et al. 2024, policy filtration): a reward model is most reliable at its extremes, so after the advantages

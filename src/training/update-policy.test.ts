@@ -6,13 +6,9 @@ import { type Algorithm, keepGroup } from './algorithm.ts';
 import * as algorithms from './algorithms.ts';
 import { createBatch } from './batch.ts';
 import { corrections } from './correction.ts';
+import type { OptimizerOptions } from './optimizer-options.ts';
 import type { Gradients, Row } from './trainer.ts';
-import {
-  type OptimizerOptions,
-  type UpdateOptions,
-  type UpdateState,
-  updatePolicy,
-} from './update-policy.ts';
+import { type UpdateOptions, type UpdateState, updatePolicy } from './update-policy.ts';
 
 const { grpo, ppo } = algorithms;
 const ADAM = { learningRate: 0.2, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };

@@ -10,6 +10,7 @@ import { filterTrajectories } from './filtration.ts';
 import { NonFiniteError } from './guard.ts';
 import { type Watched, watchHealth } from './health.ts';
 import { adaptKlCoefficient } from './kl.ts';
+import type { OptimizerOptions } from './optimizer-options.ts';
 import { openAdvantage } from './parts.ts';
 import { rolloutGap } from './rollout-gap.ts';
 import {
@@ -25,21 +26,6 @@ import { flatten, mean, spread } from './statistics.ts';
 import type { AdamOptions, Trainer } from './trainer.ts';
 import { updateActor } from './update-actor.ts';
 import { explainedVariance, updateCritic } from './update-critic.ts';
-
-/** How a batch is used up: Adam, mini-batches and passes. */
-export interface OptimizerOptions {
-  readonly adam: AdamOptions;
-  /** Updates per pass over the batch; whole groups stay together. */
-  readonly miniBatches: number;
-  /** Passes over the batch. */
-  readonly epochs: number;
-  /** At most this many tokens in one forward, unless a single segment is longer. */
-  readonly tokensPerMicroBatch: number;
-  /** Micro-batches of even length (true), or in order (false). */
-  readonly balance: boolean;
-  /** Groups are dealt to mini-batches in a random order. */
-  readonly shuffle: boolean;
-}
 
 /** What must be kept from step to step, and in checkpoints: plain JSON. */
 export interface UpdateState {

@@ -1,11 +1,7 @@
 /** Runs the model's code in a sandbox on this machine. What the code does wrong is told to the model as its output. */
 import { ConfigError } from '../../errors.ts';
-import {
-  type Boundary,
-  openSandbox,
-  type Sandbox,
-  type SandboxOptions,
-} from '../../services/sandbox/sandbox.ts';
+import { openSandbox } from '../../services/sandbox/open-sandbox.ts';
+import type { Boundary, Sandbox, SandboxOptions } from '../../services/sandbox/sandbox.ts';
 import type { ToolSchema } from '../../types.ts';
 import type { ResultLimits } from '../class-tool.ts';
 import { type Tool, tool } from '../tool.ts';

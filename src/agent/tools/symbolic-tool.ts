@@ -1,4 +1,5 @@
-import { OPERATIONS, openSymbolicMaths, type SymbolicMaths } from '../../services/symbolic/symbolic.ts';
+import { OPERATIONS } from '../../services/symbolic/computation.ts';
+import { openSymbolicMaths, type SymbolicMaths } from '../../services/symbolic/symbolic.ts';
 import type { ToolSchema } from '../../types.ts';
 import { type Tool, tool } from '../tool.ts';
 

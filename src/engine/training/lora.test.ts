@@ -8,7 +8,8 @@ import type { Kernels } from '../kernels/kernels.ts';
 import { openKernels } from '../kernels/open.ts';
 import { readModelConfig, readTensors } from '../model/files.ts';
 import { readAdapter } from './lora.ts';
-import { TrainingEngine, type TrainingOptions } from './training-engine.ts';
+import { TrainingEngine } from './training-engine.ts';
+import type { TrainingOptions } from './training-options.ts';
 
 const LORA = { rank: 3, alpha: 7, targets: ['q_proj', 'v_proj', 'o_proj', 'up_proj', 'down_proj'] };
 

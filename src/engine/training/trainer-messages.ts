@@ -7,7 +7,7 @@ import type {
   Row,
   ScoreOptions,
 } from '../../training/trainer.ts';
-import type { TrainingOptions } from './training-engine.ts';
+import type { TrainingOptions } from './training-options.ts';
 
 export interface TrainerSetup {
   readonly training: TrainingOptions;

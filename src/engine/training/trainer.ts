@@ -15,7 +15,7 @@ import type {
 } from '../../training/trainer.ts';
 import { ARITHMETIC } from '../arithmetic.ts';
 import type { CallName, ErrorMessage, FromTrainer, TrainerCalls, TrainerSetup } from './trainer-messages.ts';
-import type { TrainingOptions } from './training-engine.ts';
+import type { TrainingOptions } from './training-options.ts';
 
 export interface TrainerOptions extends TrainingOptions {
   /** Threads that compute; default the machine's parallelism. */

@@ -11,7 +11,8 @@ import type { Row } from '../../training/trainer.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import { openKernels } from '../kernels/open.ts';
 import { weightSpecs } from '../model/weights.ts';
-import { TrainingEngine, type TrainingOptions } from './training-engine.ts';
+import { TrainingEngine } from './training-engine.ts';
+import type { TrainingOptions } from './training-options.ts';
 
 const GOLDEN = 'test/golden/engine';
 const SHARED = '../shared';

@@ -2,6 +2,7 @@
  * The trainer itself, synchronous and in one thread: a model in the heap, its gradient and its optimizer. The
  * trainer's worker wraps it (trainer-worker.ts); tests and benches may use it directly.
  */
+
 import { freemem } from 'node:os';
 import { ConfigError, TrainerError } from '../../errors.ts';
 import type { AdamOptions, AdapterWeights, Gradients, Output, Outputs, Row } from '../../training/trainer.ts';
@@ -13,7 +14,7 @@ import { activationBytes, checkMemory, trainerBytes } from '../model/memory.ts';
 import { PackedMatrix, type Parameter, ParameterStore } from '../model/parameters.ts';
 import { weightSpecs } from '../model/weights.ts';
 import { Arena, ArenaScope } from './arena.ts';
-import { fillAdapter, type LoraOptions, loraModules, loraSpecs } from './lora.ts';
+import { fillAdapter, loraModules, loraSpecs } from './lora.ts';
 import { type HeadPass, runHead, type ValueHead } from './output-head.ts';
 import { checkRows, type Packing, packRows, splitRows } from './packing.ts';
 import { emptyOutputs, gatherGradients, scatterOutputs } from './row-outputs.ts';
@@ -26,24 +27,7 @@ import {
   type TrainingState,
   valueHeadSpecs,
 } from './training-files.ts';
-
-export interface TrainingOptions {
-  /** A model folder in the Hugging Face layout. */
-  readonly model: string;
-  /** false: only scored (a reference model); no gradient, no optimizer. Default true. */
-  readonly trainable?: boolean;
-  /** Trains low-rank adapters and freezes the model. */
-  readonly lora?: LoraOptions;
-  /** Adds a value head; read from `trainer/value_head.safetensors` in the model's folder, else it begins at zero. */
-  readonly valueHead?: boolean;
-  /** Computes each layer's activations again in the backward instead of keeping them. */
-  readonly recompute?: boolean;
-  /**
-   * What weight decay acts on: `all` trained parameters, as `torch.optim.AdamW` does by default and verl with it, or
-   * `matrices`: everything but norms and biases. Default `all`.
-   */
-  readonly decay?: 'all' | 'matrices';
-}
+import type { TrainingOptions } from './training-options.ts';
 
 export interface RunOptions {
   readonly temperature: number;

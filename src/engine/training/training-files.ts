@@ -20,7 +20,7 @@ import {
 import type { ParameterStore } from '../model/parameters.ts';
 import { type WeightSpec, weightSpecs } from '../model/weights.ts';
 import { LORA_TARGETS, type LoraOptions, loraSpecs, peftConfigJson, peftName, readAdapter } from './lora.ts';
-import type { TrainingOptions } from './training-engine.ts';
+import type { TrainingOptions } from './training-options.ts';
 
 export interface TrainingState {
   readonly config: ModelConfig;

@@ -1,7 +1,8 @@
 /** HTTP as servers need it: JSON in and out, a time limit on every call, errors that name the server and the call. */
 import { ConfigError, EngineError } from '../../errors.ts';
+import type { Outgoing } from './connection.ts';
 import { Connections } from './connections.ts';
-import { Exchange, type Outgoing } from './exchange.ts';
+import { Exchange } from './exchange.ts';
 import { proxyOf } from './proxy.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
 

@@ -1,7 +1,7 @@
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { EngineError } from '../../errors.ts';
-import type { Outgoing } from './exchange.ts';
+
 import { type HttpReply, type OnBody, ReplyReader } from './reply-reader.ts';
 
 /** Where a server listens. */
@@ -130,4 +130,10 @@ export class Connection {
     this.#isOld = true;
     receiver?.replied(reply);
   }
+}
+
+/** What goes out: the head, and bytes behind it. */
+export interface Outgoing {
+  readonly head: string;
+  readonly body: Uint8Array;
 }

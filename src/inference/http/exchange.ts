@@ -1,13 +1,7 @@
 import { EngineError } from '../../errors.ts';
-import type { Connection, Receiver } from './connection.ts';
+import type { Connection, Outgoing, Receiver } from './connection.ts';
 import type { Connections } from './connections.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
-
-/** What goes out: the head, and bytes behind it. */
-export interface Outgoing {
-  readonly head: string;
-  readonly body: Uint8Array;
-}
 
 /**
  * One request and its reply. Thousands wait at once, so it is one object and one promise, and does not keep what was sent:

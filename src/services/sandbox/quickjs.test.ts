@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { expect, test } from 'vitest';
-import { openSandbox } from './sandbox.ts';
+import { openSandbox } from './open-sandbox.ts';
 
 /** Processes that this one has started and that are still there. */
 const children = () =>

@@ -2,12 +2,6 @@
  * Runs code that nobody vouches for. What runs inside sees no host files, no network, no environment and no other
  * process, and is ended at its limits. Where a platform cannot give that, the sandbox is refused, never weakened.
  */
-import { availableParallelism } from 'node:os';
-import { ConfigError } from '../../errors.ts';
-import { semaphore } from '../../lib/semaphore.ts';
-import { openPythonSandbox } from './python.ts';
-import { openQuickJs } from './quickjs.ts';
-
 /** The most time, memory, processes and output that code may take. */
 export interface SandboxLimits {
   /** Wall clock, start included. */
@@ -66,34 +60,4 @@ export interface SandboxOptions extends Partial<SandboxLimits> {
   readonly boundary?: Boundary;
   /** Programs at once; the rest wait, and their time has not begun. Default: two for each processor. */
   readonly concurrency?: number;
-}
-
-/** Throws a ConfigError, with what to install, where this platform cannot contain the language. */
-export async function openSandbox(
-  language: Sandbox['language'],
-  { concurrency = 2 * availableParallelism(), ...options }: SandboxOptions = {},
-): Promise<Sandbox> {
-  const sandbox = await openUnlimited(language, options);
-  const slots = semaphore(concurrency);
-  return {
-    ...sandbox,
-    run: (code, options) => slots.run(() => sandbox.run(code, options), options?.signal),
-  };
-}
-
-async function openUnlimited(
-  language: Sandbox['language'],
-  { boundary, ...limits }: SandboxOptions,
-): Promise<Sandbox> {
-  const all = { ...DEFAULT_SANDBOX_LIMITS, ...limits };
-  if (boundary !== undefined && boundary !== 'system' && boundary !== 'interpreter') {
-    throw new ConfigError(
-      `a sandbox's boundary is 'system' or 'interpreter'; it is ${JSON.stringify(boundary)}`,
-    );
-  }
-  if (language === 'javascript') return openQuickJs(all, boundary);
-  if (boundary === 'interpreter') {
-    throw new ConfigError("Python's interpreter contains nothing: boundary is 'system' for it, or left out");
-  }
-  return openPythonSandbox(all);
 }

@@ -3,8 +3,8 @@
 import { parentPort } from 'node:worker_threads';
 import { ComputeEngine, type Expression, isFunction } from '@cortex-js/compute-engine';
 import { messageOf } from '../../lib/error-message.ts';
+import type { Computation } from './computation.ts';
 import { toLatex } from './notation.ts';
-import type { Computation } from './symbolic.ts';
 
 const engine = new ComputeEngine();
 

@@ -3,27 +3,7 @@ import { createRequire } from 'node:module';
 import { ConfigError } from '../../errors.ts';
 import { startWorker } from '../../lib/worker.ts';
 import { workerPool } from '../../lib/worker-pool.ts';
-
-export const OPERATIONS = [
-  'simplify',
-  'expand',
-  'factor',
-  'evaluate',
-  'approximate',
-  'differentiate',
-  'integrate',
-  'solve',
-] as const;
-
-export interface Computation {
-  readonly operation: (typeof OPERATIONS)[number];
-  /** LaTeX, or as one types it: `2*x^2 + sin(x)`. An equation for `solve`. */
-  readonly expression: string;
-  readonly variable: string;
-  /** Of an integral. */
-  readonly from?: string;
-  readonly to?: string;
-}
+import type { Computation } from './computation.ts';
 
 /** Computes mathematical expressions on threads that can be stopped. */
 export interface SymbolicMaths {
