@@ -38,7 +38,14 @@ const choiceIn = (reply: string, answers: readonly string[]): string | undefined
   answers.map(labelOf).find((label) => label !== undefined) ??
   (isProse(reply) ? lastChoice(reply) : undefined);
 
-const isProse = (text: string) => /[a-z]{2,}.*\s/i.test(text);
+/** Three words or more, commands aside. */
+const isProse = (text: string) =>
+  (
+    text
+      .slice(-1000)
+      .replace(/\\[a-zA-Z]+/g, ' ')
+      .match(/[a-z]{2,}/gi) ?? []
+  ).length >= 3;
 
 function isSameReading(gold: Reading, answer: Reading, decimals: number): boolean {
   if (isSameText(gold.text, answer.text)) return true;

@@ -1,7 +1,7 @@
 /** Sets of real numbers as intervals, so that `1 < x ≤ 2`, `(1, 2]` and `x ∈ (1, 2]` are one thing. */
 import type { Expression, Relation } from './expression.ts';
 import { startingPoint, valueAt } from './same-value.ts';
-import { realOf } from './value.ts';
+import { ifValued, realOf } from './value.ts';
 
 interface Interval {
   readonly low: number;
@@ -71,7 +71,10 @@ function combined(
   const sets = parts.map(realSetOf);
   const letters = new Set(sets.flatMap((set) => set?.letter ?? []));
   if (letters.size > 1 || sets.some((set) => set === undefined)) return undefined;
-  const operation = isList ? (expression.joint === 'or' ? 'union' : 'intersection') : expression.operation;
+  // `x = 1, x = 2` are two values; `x > 1, x < 2` are two conditions.
+  const hasValue = parts.some((part) => part.kind === 'relation' && part.signs.includes('='));
+  const isEither = isList && (expression.joint === 'or' || hasValue);
+  const operation = isList ? (isEither ? 'union' : 'intersection') : expression.operation;
   const [first, ...rest] = sets.map((set) => set!.set);
   const set = rest.reduce((left, right) => operate(operation, left, right), first!);
   const [letter] = letters;
@@ -150,7 +153,7 @@ function beside(sign: Relation['signs'][number], at: number | undefined): RealSe
 
 function numberOf(expression: Expression): number | undefined {
   const value = valueAt(expression, startingPoint());
-  return value && realOf(value);
+  return value && ifValued(() => realOf(value));
 }
 
 function united(parts: readonly Interval[]): RealSet {

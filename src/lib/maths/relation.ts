@@ -8,7 +8,7 @@ import {
   withParts,
 } from './expression.ts';
 import { isSameValue, samplePoints, valueAt } from './same-value.ts';
-import { compareValues, divide, exact, isZero, realOf, type Value } from './value.ts';
+import { compareValues, divide, exact, ifValued, isZero, realOf, type Value } from './value.ts';
 
 interface Pair {
   readonly sign: RelationSign;
@@ -42,8 +42,9 @@ function isSamePair(gold: Pair, answer: Pair, decimals: number): boolean {
   if (!isFlipped && isSame(gold.left, answer.left) && isSame(gold.right, answer.right)) return true;
   if (isFlipped && isSame(gold.left, answer.right) && isSame(gold.right, answer.left)) return true;
   if (gold.sign === '∈' || gold.sign === '∉' || gold.sign === '≈') return false;
-  const factor = constantRatio(difference(gold), difference(answer));
-  if (factor === undefined) return gold.sign === '=' && (solves(gold, answer) || solves(answer, gold));
+  const factor = ifValued(() => constantRatio(difference(gold), difference(answer)));
+  if (factor === undefined)
+    return gold.sign === '=' && (ifValued(() => solves(gold, answer) || solves(answer, gold)) ?? false);
   if (gold.sign === '=' || gold.sign === '≠') return true;
   return isFlipped ? factor < 0 : factor > 0;
 }

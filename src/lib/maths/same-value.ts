@@ -2,7 +2,7 @@
 import { createRandom } from '../random.ts';
 import { evaluate, MOST_OPERATIONS, type Point } from './evaluate.ts';
 import { contains, type Expression, partsOf, symbolsOf, withParts } from './expression.ts';
-import { compareValues, exact, NoValue, toApproximate, type Value } from './value.ts';
+import { compareValues, exact, ifValued, toApproximate, type Value } from './value.ts';
 
 const POINTS = 8;
 /** Fewer points than this at which both have a value show nothing. */
@@ -20,8 +20,8 @@ export function isSameValue(one: Expression, other: Expression, decimals: number
     const [x, y] = [valueAt(a, point), valueAt(b, point)];
     if (!x && !y) continue;
     if (!x || !y) return false;
-    const verdict = compareValues(x, y);
-    if (verdict === 'unequal') return false;
+    const verdict = ifValued(() => compareValues(x, y));
+    if (verdict === 'unequal' || verdict === undefined) return false;
     if (verdict === 'equal') agreed++;
   }
   return agreed >= ENOUGH;
@@ -35,8 +35,9 @@ function isSameNumber(one: Expression, other: Expression, decimals: number): boo
   const point = startingPoint();
   const [a, b] = [valueAt(one, point), valueAt(other, point)];
   if (!a || !b) return false;
-  if (compareValues(a, b) === 'equal') return true;
-  return (isDecimal(one) || isDecimal(other)) && isClose(a, b, decimals);
+  const isEqual = () => compareValues(a, b) === 'equal';
+  const isNear = () => (isDecimal(one) || isDecimal(other)) && isClose(a, b, decimals);
+  return ifValued(() => isEqual() || isNear()) ?? false;
 }
 
 const isDecimal = (expression: Expression) =>
@@ -50,14 +51,8 @@ function isClose(a: Value, b: Value, decimals: number): boolean {
   return apart <= 0.5 * 10 ** -decimals && apart <= 20 * 10 ** -decimals * size;
 }
 
-export function valueAt(expression: Expression, point: Point): Value | undefined {
-  try {
-    return evaluate(expression, point);
-  } catch (cause) {
-    if (cause instanceof NoValue) return undefined;
-    throw cause;
-  }
-}
+export const valueAt = (expression: Expression, point: Point): Value | undefined =>
+  ifValued(() => evaluate(expression, point));
 
 export const startingPoint = (values: ReadonlyMap<string, Value> = new Map()): Point => ({
   values,

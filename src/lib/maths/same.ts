@@ -80,7 +80,7 @@ function withoutNames(gold: Expression, answer: Expression): readonly [Expressio
   if (gold.kind === 'list' && gold.items.some(isCondition)) return [withoutConditions(gold), answer];
   if (answer.kind === 'list' && answer.items.some(isCondition)) return [gold, withoutConditions(answer)];
   if (gold.kind !== 'relation') {
-    return answer.kind === 'relation' && givesValue(answer) ? [gold, answer.sides.at(-1)!] : [gold, answer];
+    return answer.kind === 'relation' && isAnswer(answer) ? [gold, answer.sides.at(-1)!] : [gold, answer];
   }
   const listed = answer.kind === 'list' && givesValue(gold) ? valuesOf(answer, gold.sides[0]!) : undefined;
   if (listed) return [gold.sides.at(-1)!, listed];
@@ -90,6 +90,13 @@ function withoutNames(gold: Expression, answer: Expression): readonly [Expressio
   return !isNamed && givesValue(gold) && isName(gold.sides[0]!)
     ? [gold.sides.at(-1)!, answer]
     : [gold, answer];
+}
+
+/** `… = 0` is an equation, not the answer 0, unless a name stands before it. */
+function isAnswer(relation: Relation): boolean {
+  const value = relation.sides.at(-1)!;
+  const isZero = value.kind === 'number' && value.value.top === 0n;
+  return givesValue(relation) && (!isZero || isName(relation.sides[0]!));
 }
 
 /** `k ∈ ℤ` beside an answer says what k is, not what the answer is. */

@@ -16,7 +16,7 @@ export const MOST_TOKENS = 1500;
 const TEXT =
   /^\\(?:text(?:bf|it|rm|normal|sf|tt)?|mathrm|mathbf|mathit|mathsf|mathtt|mbox|hbox|operatorname\*?|bm|boldsymbol|rm|bf)\s*\{/;
 const SURE_THOUSANDS =
-  /^\d{1,3}(?:(?:\{,\}|\\,|\\!|,\\!|\\;|\\ |\{\\,\}|\\!\{?,\}?(?:\\!)?)\d{3})+(?!\d)(?:\.\d+)?/;
+  /^\d{1,3}(?:(?:\{,\}|\\text\{,\}|\\,|\\!|,\\!|\\;|\\ |\{\\,\}|\\!\{?,\}?(?:\\!)?)\d{3})+(?!\d)(?:\.\d+)?/;
 const SPACED_THOUSANDS = /^\d{1,3}(?: \d{3})+(?![\d/ ]*[\d/])(?:\.\d+)?/;
 const COMMA_THOUSANDS = /^[1-9]\d{0,2}(?:,\d{3})+(?!,?\d)(?:\.\d+)?/;
 const NUMBER = /^(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d{1,4}(?![\d.a-zA-Z]))?/;
@@ -54,7 +54,7 @@ export function tokenize(given: string, hasThousands: boolean): Token[] {
         (hasThousands && depth === 0 ? COMMA_THOUSANDS.exec(rest) : null) ??
         NUMBER.exec(rest);
       if (number) {
-        push('number', number[0].replace(/[^\d.eE+-]/g, ''), number[0].length);
+        push('number', number[0].replaceAll('\\text', '').replace(/[^\d.eE+-]/g, ''), number[0].length);
         continue;
       }
       if (character === '.') {

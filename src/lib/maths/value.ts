@@ -20,6 +20,16 @@ export type Value = Exact | Approximate;
 /** An expression without a number: 1/0, ∞ − ∞, a number too large to work out. */
 export class NoValue extends Error {}
 
+/** What a computation gives, or undefined if one of its numbers does not exist. */
+export function ifValued<T>(compute: () => T): T | undefined {
+  try {
+    return compute();
+  } catch (cause) {
+    if (cause instanceof NoValue) return undefined;
+    throw cause;
+  }
+}
+
 /** Longer integers are not worked out. */
 const MOST_BITS = 100_000;
 const EPSILON = 2 ** -52;
