@@ -4,7 +4,10 @@ import type { ChatFormat } from '../src/chat/format.ts';
 import { createTokenizer, type Tokenizer } from '../src/chat/tokenizer.ts';
 import type { Family } from './tool-call-families.ts';
 
-/** Models for tests of chat formats: own small ones, and the real ones of ../shared where that folder exists. */
+/**
+ * Models for tests of chat formats: own small ones, ones with the structure of real families (test/golden/chat), and the
+ * real ones of ../shared where that folder exists.
+ */
 
 interface Added {
   readonly text: string;
@@ -108,6 +111,8 @@ export function familyFormat({ format: toolFormat, special, plain, config, templ
   return { tokenizer, format };
 }
 
+const GOLDEN = ['qwen3', 'llama3', 'gemma4'] as const;
+
 const SHARED = {
   'Qwen2.5': 'data/tokenizers/qwen2_5',
   Qwen3: 'data/tokenizers/qwen3',
@@ -124,12 +129,28 @@ export interface SharedModel {
   readonly template: string;
 }
 
-const opened = new Map<SharedName, SharedModel>();
+const opened = new Map<string, SharedModel>();
+
+/** Tokenizers with the structure of real families, and the real ones that are there. */
+export function familyModels(): (readonly [name: string, model: SharedModel])[] {
+  const golden = GOLDEN.map((name) => {
+    const folder = new URL(`golden/chat/${name}/`, import.meta.url);
+    return [`the structure of ${name}`, openModel(name, folder)] as const;
+  });
+  const shared = (Object.keys(SHARED) as SharedName[]).flatMap((name) => {
+    const model = sharedModel(name);
+    return model ? [[name, model] as const] : [];
+  });
+  return [...golden, ...shared];
+}
 
 /** A real model's tokenizer and template, or undefined where ../shared is not there. */
 export function sharedModel(name: SharedName): SharedModel | undefined {
   const folder = new URL(`../../shared/${SHARED[name]}/`, import.meta.url);
-  if (!existsSync(folder)) return undefined;
+  return existsSync(folder) ? openModel(name, folder) : undefined;
+}
+
+function openModel(name: string, folder: URL): SharedModel {
   let model = opened.get(name);
   if (!model) {
     const read = (file: string) => JSON.parse(readFileSync(new URL(file, folder), 'utf8'));

@@ -27,9 +27,16 @@ const IM_START = tokenizer.tokenId('<|im_start|>')!;
 
 type Model = typeof bytes;
 
-/** Tokenizers and templates of real models, from the optional data folder beside the repository. */
-const REAL = ['data/tokenizers/qwen2_5', 'data/tokenizers/qwen3', 'models/minimind2-small']
-  .map((name) => resolve('..', 'shared', name))
+/** Tokenizers with the structure of real families, and real ones from the optional folder beside the repository. */
+const REAL = [
+  'test/golden/chat/qwen3',
+  'test/golden/chat/llama3',
+  'test/golden/chat/gemma4',
+  '../shared/data/tokenizers/qwen2_5',
+  '../shared/data/tokenizers/qwen3',
+  '../shared/models/minimind2-small',
+]
+  .map((folder) => resolve(folder))
   .filter((folder) => existsSync(folder));
 
 async function realModel(folder: string): Promise<Model> {
@@ -264,24 +271,21 @@ test('in any dialogue the tokens are exactly what was sampled, in their places, 
   expect([...seen.keys()].sort()).toEqual(['completed', 'context', 'time', 'tokens', 'turns']);
 });
 
-test.skipIf(REAL.length === 0)(
-  'the same holds for the templates and tokenizers of real models (skipped where ../shared is absent)',
-  async () => {
-    for (const folder of REAL) {
-      const model = await realModel(folder);
-      await fc.assert(
-        fc.asyncProperty(fc.nat(1_000_000), anyLimits, async (seed, limits) => {
-          const { trajectories, exchanges } = await wander(seed, limits, model);
-          for (const trajectory of trajectories) {
-            checkTokens(trajectory, exchanges);
-            checkLimits(trajectory, limits as Limits);
-          }
-        }),
-        { numRuns: 8, seed: 3 },
-      );
-    }
-  },
-);
+test('the same holds for tokenizers and templates of real families', async () => {
+  for (const folder of REAL) {
+    const model = await realModel(folder);
+    await fc.assert(
+      fc.asyncProperty(fc.nat(1_000_000), anyLimits, async (seed, limits) => {
+        const { trajectories, exchanges } = await wander(seed, limits, model);
+        for (const trajectory of trajectories) {
+          checkTokens(trajectory, exchanges);
+          checkLimits(trajectory, limits as Limits);
+        }
+      }),
+      { numRuns: 8, seed: 3 },
+    );
+  }
+});
 
 test('a thousand trajectories with failures of every kind each end once, in a declared way, and leave nothing', async () => {
   const clock = virtualClock();

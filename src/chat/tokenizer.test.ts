@@ -5,18 +5,13 @@ import {
   byteLevelTokenizerJson,
   CHATML_TOKENS,
   chatmlTokenizer,
-  type SharedName,
-  sharedModel,
+  familyModels,
 } from '../../test/chat-models.ts';
 import { ConfigError } from '../errors.ts';
 import { unguard } from './added-tokens.ts';
 import { createTokenizer, type Tokenizer } from './tokenizer.ts';
 
 const own = { json: byteLevelTokenizerJson(CHATML_TOKENS), config: {}, tokenizer: chatmlTokenizer() };
-const shared = (['Qwen2.5', 'Qwen3', 'MiniMind2', 'SmolLM2'] as SharedName[]).flatMap((name) => {
-  const model = sharedModel(name);
-  return model ? [[name, model] as const] : [];
-});
 
 /** Ordinary text and pieces of added tokens, so that look-alikes are common. */
 const textWith = (tokenizer: Tokenizer) =>
@@ -45,7 +40,7 @@ const textWith = (tokenizer: Tokenizer) =>
     )
     .map((parts) => parts.join(''));
 
-describe.each([['our own', own] as const, ...shared])(
+describe.each([['our own', own] as const, ...familyModels()])(
   'the tokenizer of %s',
   (_, { json, config, tokenizer }) => {
     const library = new Library(json as object, config);

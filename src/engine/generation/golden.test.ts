@@ -79,34 +79,35 @@ test('native and wasm kernels give the same greedy text', async () => {
   expect(texts[1]).toEqual(texts[0]);
 });
 
+test.each(['llama', 'qwen2', 'qwen3'])('greedy ids of %s are those of transformers', async (name) => {
+  const folder = join('test/golden/engine', name);
+  const golden = JSON.parse(readFileSync(join(folder, 'greedy.json'), 'utf8')) as {
+    readonly prompt: number[];
+    readonly ids: number[];
+  };
+  const server = await open(folder);
+  const reply = await server.generate(request(golden.prompt, { maxTokens: golden.ids.length }));
+  await server.close();
+  expect([...reply.ids]).toEqual(golden.ids);
+});
+
+/** Real weights, where they are beside the repository. */
 const SHARED = '../shared';
 
-describe.skipIf(!existsSync(SHARED))(
-  'greedy ids are those of the goldens beside the project (../shared)',
-  () => {
-    const read = (path: string) => JSON.parse(readFileSync(join(SHARED, path), 'utf8'));
+describe.skipIf(!existsSync(SHARED))('greedy ids of a real model (../shared)', () => {
+  const read = (path: string) => JSON.parse(readFileSync(join(SHARED, path), 'utf8'));
 
-    test.each(['llama', 'qwen2', 'qwen3'])('%s by transformers', async (name) => {
-      const golden = read(`data/model-golden/${name}/golden.json`);
-      const server = await open(join(SHARED, 'data/model-golden', name));
-      const expected: number[] = golden.greedy_from_sequence_1;
-      const reply = await server.generate(request(golden.sequences[1], { maxTokens: expected.length }));
-      await server.close();
-      expect([...reply.ids]).toEqual(expected);
+  test('minimind2-small by numpy, with its prompt log-probs', async () => {
+    const golden = read('data/weights-golden/minimind2-small.json');
+    const server = await open(join(SHARED, 'models/minimind2-small'));
+    const stopIds = golden.greedy_ids.slice(-1);
+    const reply = await server.generate(
+      request(golden.prompt_ids, { maxTokens: 50, stopIds }, { scorePrompt: true }),
+    );
+    await server.close();
+    expect([...reply.ids]).toEqual(golden.greedy_ids);
+    golden.prompt_token_logprobs.forEach((expected: number, at: number) => {
+      expect(Math.abs(reply.promptLogprobs![at + 1]! - expected)).toBeLessThanOrEqual(1e-3);
     });
-
-    test('minimind2-small by numpy, with its prompt log-probs', async () => {
-      const golden = read('data/weights-golden/minimind2-small.json');
-      const server = await open(join(SHARED, 'models/minimind2-small'));
-      const stopIds = golden.greedy_ids.slice(-1);
-      const reply = await server.generate(
-        request(golden.prompt_ids, { maxTokens: 50, stopIds }, { scorePrompt: true }),
-      );
-      await server.close();
-      expect([...reply.ids]).toEqual(golden.greedy_ids);
-      golden.prompt_token_logprobs.forEach((expected: number, at: number) => {
-        expect(Math.abs(reply.promptLogprobs![at + 1]! - expected)).toBeLessThanOrEqual(1e-3);
-      });
-    });
-  },
-);
+  });
+});
