@@ -109,7 +109,7 @@ export class Run<T extends object> {
     const { options, weights, checkpoints } = this.#owners;
     checkpoints.beginUpdate();
     return this.time('update_actor', () =>
-      updatePolicy({ ...updateOptions(options, batch.step, weights), batch }),
+      weights.train(() => updatePolicy({ ...updateOptions(options, batch.step, weights), batch })),
     );
   }
 

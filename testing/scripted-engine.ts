@@ -33,6 +33,8 @@ export interface ScriptedEngineOptions {
   readonly tokenizer: { encode(text: string): Int32Array; decode(ids: Int32Array): string };
   readonly vocabulary?: number;
   readonly contextTokens?: number;
+  /** Whether it says that it reads images; a script need not look at them. */
+  readonly images?: boolean;
   readonly clock?: Clock;
   /** Before the first token. */
   readonly firstTokenMs?: number | ((request: ScriptedRequest) => number);
@@ -93,7 +95,7 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
       contextTokens,
       version,
       logprobs: 'temperature',
-      can: CAN,
+      can: options.images ? new Set([...CAN, 'images']) : CAN,
     }),
     ready: async () => true,
     generate: async (request) => {

@@ -39,7 +39,9 @@ export async function publishToDisk(trainer: Trainer, options: DiskWeightsOption
     can: trainer.can,
     publishes: send === 'adapter' ? 'lora' : 'disk',
     ...(trainer.arithmetic === undefined ? {} : { arithmetic: trainer.arithmetic }),
-    ...(trainer.tokensPerCall === undefined ? {} : { tokensPerCall: trainer.tokensPerCall }),
+    get tokensPerCall() {
+      return trainer.tokensPerCall ?? Number.POSITIVE_INFINITY;
+    },
     score: (rows, how) => trainer.score(rows, how),
     forward: (rows, how) => trainer.forward(rows, how),
     optimStep: (adam) => trainer.optimStep(adam),

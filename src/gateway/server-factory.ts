@@ -9,6 +9,8 @@ export interface ServerFactory {
   readonly gateway?: GatewayOptions;
   /** The servers may hold other weights than the model's, so they are sent before the first step. */
   readonly sendsFirst?: boolean;
+  /** Servers free their GPU's memory while the trainer works, which then may use it. */
+  readonly sleepWhileTraining?: boolean;
   /** How weights reach servers that take them from disk. */
   readonly disk?: DiskOptions;
   open(model: string, options?: OpenServersOptions): Promise<readonly InferenceServer[]>;

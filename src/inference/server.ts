@@ -118,7 +118,6 @@ export type ServerAbility =
   | 'scorePrompt'
   | 'pauseKeep'
   | 'sleep'
-  | 'constraint'
   /** The same request with the same seed gets the same reply. */
   | 'seeds';
 

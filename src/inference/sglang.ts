@@ -29,7 +29,6 @@ interface ModelInfo {
   readonly vocab_size?: number;
   readonly engine?: string;
   readonly arithmetic?: string;
-  readonly constraints?: boolean;
 }
 
 interface ServerFlags {
@@ -87,7 +86,6 @@ export class SglangServer implements InferenceServer {
         'scorePrompt',
         'disk',
         'pauseKeep',
-        ...(model.constraints === false ? [] : (['constraint'] as const)),
         ...(model.vocab_size !== undefined || flags.enable_deterministic_inference
           ? (['seeds'] as const)
           : []),

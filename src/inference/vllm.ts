@@ -43,7 +43,6 @@ const ABILITIES = [
   'pushed',
   'pauseKeep',
   'sleep',
-  'constraint',
   'images',
   'seeds',
 ] as const;

@@ -22,6 +22,8 @@ export interface ServersOptions {
   readonly weightsDirectory?: string;
   /** `adapter`: servers get the low-rank matrices only, from a trainer that was opened with `lora`. */
   readonly send?: 'weights' | 'adapter';
+  /** Servers free their GPU's memory while the trainer works on the same GPU. */
+  readonly sleepWhileTraining?: boolean;
   /** How long the servers may take to be ready. */
   readonly startSeconds?: number;
   /** Of calls other than replies. */
@@ -51,6 +53,7 @@ export function servers(options: ServersOptions): ServerFactory {
   return {
     name: engine.name,
     sendsFirst: true,
+    sleepWhileTraining: options.sleepWhileTraining ?? false,
     gateway: { whileUpdating: 'wait', log, ...options.gateway },
     disk: { send, ...(weightsDirectory === undefined ? {} : { directory: weightsDirectory }) },
     open: async (model, files = {}) => {

@@ -27,6 +27,7 @@ import {
 import { lockRun } from '../watch/run-lock.ts';
 import { algorithmFor } from './algorithm-for.ts';
 import { findSpeaking, openChatFormat } from './chat-format.ts';
+import { checkAbilities, imagesReadBy } from './check-abilities.ts';
 
 /** What a run is made of. */
 export interface Parts<T> {
@@ -92,6 +93,8 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
       policy.publishes === 'memory' && !byMemory
         ? await open(publishToDisk(policy, { model, ...from.disk }))
         : policy;
+    const { mode, tasks } = options;
+    await checkAbilities({ trainer, servers: infos, factory: from, mode, tasks });
     // What is in progress is interrupted rather than waited for where old and new weights may meet in a trajectory.
     const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? 'abort' : undefined;
     const server = gateway(servers, {
@@ -113,7 +116,7 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     return {
       resumed,
       format,
-      images,
+      images: imagesReadBy(images, trainer, infos),
       trainer,
       reference,
       critic,

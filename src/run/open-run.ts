@@ -40,6 +40,7 @@ async function assemble<T extends object>(
   const weights = new Weights({
     models: { trainer, reference, critic, algorithm },
     server,
+    sleepWhileTraining: options.servers?.sleepWhileTraining,
     runDir,
     canaries: info.can.has('scorePrompt') ? CANARIES.map((text) => format.encodeText(text)) : undefined,
     resumed: saved,

@@ -16,6 +16,8 @@ export interface PublishedUpdate extends UpdateResult {
 interface WeightsOptions {
   readonly models: Models;
   readonly server: Gateway;
+  /** Servers sleep while the trainer works. */
+  readonly sleepWhileTraining?: boolean | undefined;
   readonly runDir: string;
   /** Prompts that are scored on every server after each update, to see that it arrived; none: nothing is checked. */
   readonly canaries?: readonly Int32Array[] | undefined;
@@ -27,12 +29,14 @@ interface WeightsOptions {
 export class Weights {
   readonly models: Models;
   readonly #server: Gateway;
+  readonly #sleepWhileTraining: boolean;
   readonly #runDir: string;
   readonly #attestor: Attestor | undefined;
   #version: number;
   #updateState: UpdateState | undefined;
 
-  constructor({ models, server, runDir, canaries, resumed }: WeightsOptions) {
+  constructor({ models, server, sleepWhileTraining = false, runDir, canaries, resumed }: WeightsOptions) {
+    this.#sleepWhileTraining = sleepWhileTraining;
     this.models = models;
     this.#server = server;
     this.#runDir = runDir;
@@ -48,6 +52,17 @@ export class Weights {
   /** What the next update needs of those before it. */
   get updateState(): UpdateState | undefined {
     return this.#updateState;
+  }
+
+  /** Training, with the servers' memory free for it where they were asked to sleep. */
+  async train<R>(work: () => Promise<R>): Promise<R> {
+    if (!this.#sleepWhileTraining) return work();
+    await this.#server.sleep();
+    try {
+      return await work();
+    } finally {
+      await this.#server.wake();
+    }
   }
 
   /** The weights after a step's update, as a new version on every server. */

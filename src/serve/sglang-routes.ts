@@ -83,7 +83,6 @@ export function sglangRoutes(app: Hono, served: ServedModel): void {
         vocab_size: vocabulary,
         engine: 'rollcall',
         arithmetic,
-        constraints: false,
       });
     });
   }

@@ -63,7 +63,7 @@ export interface Trainer {
   readonly publishes: WeightUpdate['kind'];
   /** Name of the arithmetic behind the log-probs; a server of the same arithmetic must agree to 1e-4. */
   readonly arithmetic?: string;
-  /** Most tokens of the rows in one call of `score` or `forward`; undefined where there is no limit. */
+  /** Most tokens of the rows in one call of `score` or `forward`; a longer row comes alone. Undefined: no limit. */
   readonly tokensPerCall?: number;
   /** Outputs alone; keeps nothing. */
   score(rows: readonly Row[], options: ScoreOptions): Promise<Outputs>;

@@ -40,10 +40,11 @@ const { tokenizer } = byteModel();
 export const engine = scriptedEngine({
   tokenizer,
   vocabulary: tokenizer.vocabularySize,
+  images: true,
   reply: ({ turn }) => (turn === 0 ? '<tool_call>{"name": "zoom", "arguments": {}}</tool_call>' : 'Blue.'),
 });
 
-/** The embedded trainer reads no images: it is given the tokens alone. */
+/** The embedded trainer reads no images: it says that it does, and is given the tokens alone. */
 const textTrainer: TrainerFactory = {
   name: 'text',
   open: async (role, model) => {
@@ -52,6 +53,7 @@ const textTrainer: TrainerFactory = {
     const textOf = (rows: Rows) => rows.map(({ images: _, ...row }) => row);
     return new Proxy(trainer, {
       get: (target, name) => {
+        if (name === 'can') return new Set([...target.can, 'images']);
         const value = Reflect.get(target, name) as unknown;
         if (typeof value !== 'function') return value;
         const takesRows = name === 'forward' || name === 'score';

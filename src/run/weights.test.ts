@@ -1,0 +1,21 @@
+import { byteModel, scriptedEngine, tabularTrainer } from 'rollcall/testing';
+import { expect, test } from 'vitest';
+import { gateway } from '../gateway/gateway.ts';
+import { grpo } from '../training/algorithms.ts';
+import { Weights } from './weights.ts';
+
+test('servers that are to sleep while the trainer works do, and wake when it fails too', async () => {
+  const seen: string[] = [];
+  const note = (what: string) => async () => void seen.push(what);
+  const engine = scriptedEngine({ tokenizer: byteModel().tokenizer, reply: () => 'Yes.' });
+  const server = gateway([Object.assign(engine, { sleep: note('sleep'), wake: note('wake') })]);
+  const models = { trainer: tabularTrainer({ vocabulary: 4 }), algorithm: grpo() };
+  const weights = new Weights({ models, server, sleepWhileTraining: true, runDir: 'unused' });
+  await weights.train(note('train'));
+  expect(seen).toEqual(['sleep', 'train', 'wake']);
+  await expect(weights.train(() => Promise.reject(new Error('no memory')))).rejects.toThrow('no memory');
+  expect(seen.slice(3)).toEqual(['sleep', 'wake']);
+  const awake = new Weights({ models, server, runDir: 'unused' });
+  await awake.train(note('train'));
+  expect(seen.slice(5)).toEqual(['train']);
+});
