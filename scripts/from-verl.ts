@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import type { VerlRow } from '../src/options/verl-row.ts';
-import { VERL_TABLE } from '../src/options/verl-table.ts';
+import type { VerlRow } from '../src/verl/row.ts';
+import { VERL_TABLE } from '../src/verl/table.ts';
 
 /** Writes docs/from-verl.md from the one table: `npm run docs:from-verl`. `--check` only compares. */
 export const FROM_VERL = 'docs/from-verl.md';
@@ -9,7 +9,7 @@ export const FROM_VERL = 'docs/from-verl.md';
 const KINDS: Readonly<Record<VerlRow['kind'], string>> = {
   option: 'sets',
   always: 'always so',
-  elsewhere: 'elsewhere',
+  'no effect': 'no effect',
   'not yet': 'not yet',
 };
 
@@ -18,11 +18,11 @@ const code = (text: string) => `\`${cell(text)}\``;
 
 function table(rows: readonly VerlRow[]): string[] {
   return [
-    '| key | values | here | note | seed |',
-    '| --- | --- | --- | --- | --- |',
+    '| key | values | here | note |',
+    '| --- | --- | --- | --- |',
     ...rows.map((row) => {
       const here = row.kind === 'option' ? row.to.map(code).join(', ') : KINDS[row.kind];
-      return `| ${code(row.key)} | ${cell(row.values)} | ${here} | ${cell(row.note)} | ${cell(row.seeds.join(' '))} |`;
+      return `| ${code(row.key)} | ${cell(row.values)} | ${here} | ${cell(row.note)} |`;
     }),
   ];
 }
@@ -87,13 +87,13 @@ const PARTS: readonly (readonly [string, string])[] = [
 ];
 
 const DATA_COLUMNS: readonly (readonly [string, string])[] = [
-  ['prompt (list of messages, or seed 004’s list of typed parts)', '`prompt`'],
+  ['prompt (list of messages, or a list of typed parts)', '`prompt`'],
   ['data_source', '`dataSource`'],
   ['ability', '`ability`'],
   ['reward_model.ground_truth', '`groundTruth`'],
   ['agent_name', '`agentName`'],
   ['tools, extra_info.tool_selection', '`tools`'],
-  ['extra_info.tools_kwargs (seed 000: tool_kwargs)', '`toolsKwargs`'],
+  ['extra_info.tools_kwargs (also tool_kwargs)', '`toolsKwargs`'],
   ['extra_info.interaction_kwargs', '`interactionKwargs`'],
   ['images (bytes or path), `<image>` in text', 'image parts of `prompt`'],
   ['extra_info', '`extraInfo`'],
@@ -125,7 +125,7 @@ export function renderFromVerl(): string {
     ],
   ];
   const lines = [
-    '<!-- Made by scripts/from-verl.ts from src/options/verl-table.ts; do not edit. -->',
+    '<!-- Made by scripts/from-verl.ts from src/verl/table.ts; do not edit. -->',
     '',
     '# Coming from verl',
     '',
@@ -135,8 +135,10 @@ export function renderFromVerl(): string {
     "verl's. In one place, the same option under verl's name and under ours is an error.",
     '',
     '**sets** names our option. **always so**: it works like this here anyway, and another value is refused.',
-    "**elsewhere**: another program's business, accepted with one line that says so. **not yet**: understood, and",
-    '`train` refuses any value but the one listed. An unknown key is an error that names the nearest known ones.',
+    '**no effect**: accepted, with one line that says why nothing changes, or what it would need. **not yet**: understood,',
+    'and `train` refuses any value but the one listed. An unknown key is an error that names the nearest known ones. In a',
+    'YAML file `yes`, `no`, `on` and `off` mean true and false for keys of verl, as OmegaConf reads them; on the command line',
+    'they are an error, because Hydra passes them as text, which Python takes for true.',
     '',
     '## Commands',
     '',

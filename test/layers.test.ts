@@ -25,6 +25,7 @@ const SPINE = [
   'train',
   'evaluate',
   'options',
+  'verl',
   'index',
   'exports',
   'cli',

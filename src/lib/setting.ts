@@ -53,7 +53,7 @@ export const mappings = kind(
 );
 /** Null is as if it were not given. */
 export const orNull = <S extends z.ZodType>(schema: S) =>
-  kind(schema.nullable(), `${RIGHT.get(schema)?.right ?? 'use another value'}, or null`);
+  kind(schema.nullable(), `${wrongValue(schema)}, or null`);
 
 export const usualOf = (schema: Setting): unknown => schema.def.defaultValue;
 export const reasonOf = (schema: Setting): string => schema.description ?? '';
@@ -66,8 +66,11 @@ export function wrongWith(schema: Setting, value: unknown): string | undefined {
 /** What would be right: `use a number above 0`. */
 export function rightOf(schema: Setting): string {
   const inner = schema.def.innerType;
-  return (inner instanceof z.ZodType && RIGHT.get(inner)?.right) || 'use another value';
+  return inner instanceof z.ZodType ? wrongValue(inner) : 'use another value';
 }
+
+/** The same of a schema without a default. */
+export const wrongValue = (schema: z.ZodType): string => RIGHT.get(schema)?.right ?? 'use another value';
 
 /** The value, or the default where there is none. */
 export function readSetting<S extends Setting>(schema: S, value: unknown, path: string): z.output<S> {

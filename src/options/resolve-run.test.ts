@@ -2,9 +2,9 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { VERL_TABLE } from '../verl/table.ts';
 import { resolveRun } from './resolve-run.ts';
 import { KNOWN_OPTIONS } from './schema.ts';
-import { VERL_TABLE } from './verl-table.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rollcall-options-'));
 const path = join(folder, 'run.yaml');
@@ -34,7 +34,7 @@ describe('every row of the table', () => {
       expect(first).not.toEqual(second);
       if (row.kind === 'option') expect(first.options).not.toEqual(second.options);
       else expect(first.options).toEqual(second.options);
-      if (row.kind === 'elsewhere') expect([...first.refused, ...second.refused]).toEqual([]);
+      if (row.kind === 'no effect') expect([...first.refused, ...second.refused]).toEqual([]);
       if (row.kind === 'not yet') expect(second.refused).toEqual([expect.stringContaining('not yet')]);
     },
   );
@@ -126,6 +126,27 @@ describe('errors', () => {
     await expect(resolve(['data.train_batch_size=big'])).rejects.toThrow(
       'data.train_batch_size=big: data.train_batch_size is big (our tasksPerStep); use a whole number of 1 or more',
     );
+  });
+
+  test('a flag of verl that is neither true nor false is an error', async () => {
+    const key = 'actor_rollout_ref.actor.use_kl_loss';
+    for (const word of ['no', 'off', '0', 'ja']) {
+      await expect(resolve([`${key}=${word}`])).rejects.toThrow(
+        `${key}=${word}: ${key} is ${word}; use true or false`,
+      );
+    }
+    await expect(resolve(['data.need_tools_kwargs=no'])).rejects.toThrow('use true or false');
+    await expect(resolve(['actor_rollout_ref.actor.clip_ratio=wide'])).rejects.toThrow('use a number');
+  });
+
+  test('in a file verl’s yes and no are flags, as YAML 1.1 has them', async () => {
+    const file = (word: string) => `actor_rollout_ref:\n  actor:\n    use_kl_loss: ${word}\n`;
+    for (const word of ['no', 'Off', 'false']) {
+      expect((await resolve([], file(word))).options.algorithm.kl.as).toBe('off');
+    }
+    for (const word of ['yes', 'ON', 'true']) {
+      expect((await resolve([], file(word))).options.algorithm.kl.as).toBe('loss');
+    }
   });
 
   test('KL in the reward and as a loss at once is refused', async () => {

@@ -3,12 +3,12 @@ import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
 import { usualOf } from '../lib/setting.ts';
 import { checkMode } from '../modes/mode.ts';
+import { type ReadingContext, shown, type VerlRow } from '../verl/row.ts';
+import { VERL_TABLE } from '../verl/table.ts';
 import { interpolate } from './interpolate.ts';
 import { findMissing } from './missing.ts';
 import { type Override, parseOverrides } from './overrides.ts';
 import { type DescribedRun, KNOWN_OPTIONS, runOf, wrongWithOption } from './schema.ts';
-import { shown, type VerlRow } from './verl-row.ts';
-import { VERL_TABLE } from './verl-table.ts';
 import { type Leaf, readYamlLeaves } from './yaml-file.ts';
 
 /**
@@ -62,12 +62,13 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   const notes: string[] = [];
   const refused: string[] = [];
   const entries = new Map<string, Entry>();
-  const option = (path: string) => {
+  // What stands at a path was checked by its schema when it was put there.
+  const option = ((path: string) => {
     const entry = entries.get(path);
     if (entry) return entry.value;
     const known = KNOWN_OPTIONS.get(path);
     return known && usualOf(known);
-  };
+  }) as ReadingContext['option'];
   const isGiven = (key: string) => given.some((one) => one.key === key);
 
   const put = (path: string, value: unknown, from: Given) => {
@@ -83,7 +84,7 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   };
   const read = (from: Given, row: VerlRow) => {
     const key = row.key.endsWith('.*') ? from.key.slice(row.key.length - 1) : from.key;
-    const reading = withPlace(from, () => row.read(from.value, { option, isGiven, exists, key }));
+    const reading = withPlace(from, () => row.read(wordAsFlag(from, row), { option, isGiven, exists, key }));
     if (reading.note) notes.push(reading.note);
     if (reading.refuse) refused.push(reading.refuse);
     for (const [path, value] of Object.entries(reading.set ?? {})) put(path, value, from);
@@ -105,6 +106,16 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     missing: findMissing(options, environment, exists),
     refused: [...refused, ...wrongMode(options)],
   };
+}
+
+/**
+ * In a file, verl reads `yes`, `no`, `on` and `off` as true and false: OmegaConf parses YAML 1.1. On a command line
+ * Hydra takes them for text, which Python takes for true; here they are an error there.
+ */
+function wordAsFlag({ place, value }: Given, { samples }: VerlRow): unknown {
+  const isWord = place === 'file' && typeof value === 'string' && /^(yes|no|on|off)$/i.test(value);
+  const isFlag = samples.every((sample) => typeof sample === 'boolean');
+  return isWord && isFlag ? /^(yes|on)$/i.test(value) : value;
 }
 
 function wrongMode({ mode, tasksPerStep }: DescribedRun): string[] {
@@ -169,11 +180,10 @@ const isEmptyGroup = (value: unknown) =>
   value === null || (typeof value === 'object' && !Array.isArray(value) && Object.keys(value).length === 0);
 const NOTHING: VerlRow = {
   key: '',
-  kind: 'elsewhere',
+  kind: 'no effect',
   to: [],
   values: '',
   note: '',
-  seeds: [],
   samples: [null, null],
   beside: {},
   late: false,

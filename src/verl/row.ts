@@ -1,4 +1,7 @@
+import { z } from 'zod';
 import { ConfigError } from '../errors.ts';
+import { kind, number, wrongValue } from '../lib/setting.ts';
+import type { DescribedRun } from '../options/schema.ts';
 
 /** What a key's value means here. */
 export interface Reading {
@@ -10,9 +13,17 @@ export interface Reading {
   readonly refuse?: string;
 }
 
+type ValueAt<T, P extends string> = P extends keyof T
+  ? T[P]
+  : P extends `${infer Group}.${infer Rest}`
+    ? Group extends keyof T
+      ? ValueAt<T[Group], Rest>
+      : unknown
+    : unknown;
+
 export interface ReadingContext {
   /** An option as it stands: given, or its default. */
-  option(path: string): unknown;
+  option<P extends string>(path: P): ValueAt<DescribedRun, P>;
   /** Whether a key, ours or verl's, was given anywhere. */
   isGiven(key: string): boolean;
   exists(path: string): boolean;
@@ -21,22 +32,20 @@ export interface ReadingContext {
 }
 
 /**
- * One key of verl or of a seed.
+ * One key of verl.
  *  option     sets options of ours
- *  always     Rollcall works like this anyway
- *  elsewhere  another program's business: accepted, with one line that says so
+ *  always     Rollcall works like this anyway; another value is refused
+ *  no effect  changes nothing here; one line says why, or what it would need
  *  not yet    understood, and refused by `train`
  */
 export interface VerlRow {
   /** `a.b`, or `a.b.*` for everything below. */
   readonly key: string;
-  readonly kind: 'option' | 'always' | 'elsewhere' | 'not yet';
+  readonly kind: 'option' | 'always' | 'no effect' | 'not yet';
   /** Our options, by path. */
   readonly to: readonly string[];
   readonly values: string;
   readonly note: string;
-  /** The seeds that name it; none: it stands in the scripts that seeds run, or in verl's defaults. */
-  readonly seeds: readonly string[];
   /** Two values that mean different things, for the tests. */
   readonly samples: readonly [unknown, unknown];
   /** Keys to give beside it in the tests, where it means nothing alone. */
@@ -47,7 +56,6 @@ export interface VerlRow {
 }
 
 interface About {
-  readonly seeds?: string;
   readonly note?: string;
   readonly values?: string;
   readonly samples?: readonly [unknown, unknown];
@@ -55,14 +63,21 @@ interface About {
   readonly beside?: Readonly<Record<string, unknown>>;
 }
 
-const seedsOf = (about: About) => (about.seeds ? about.seeds.split(' ') : []);
+/** Values of keys that are no number, text or flag. */
+export const anything = z.unknown();
+export const numbers = kind(z.array(z.number()).readonly(), 'use a list of numbers');
+export const pair = kind(
+  z.tuple([z.number(), z.number()]).readonly(),
+  'use two numbers, such as [0.9, 0.999]',
+);
 
-/** Several options, or a value that needs thought. */
-export function means(
+/** Several options, or a value that needs thought. `takes` is what verl's value must be. */
+export function means<S extends z.ZodType>(
   key: string,
   to: string | readonly string[],
+  takes: S,
   samples: readonly [unknown, unknown],
-  read: (value: never, context: ReadingContext) => Readonly<Record<string, unknown>> | Reading,
+  read: (value: z.output<S>, context: ReadingContext) => Readonly<Record<string, unknown>> | Reading,
   about: About = {},
 ): VerlRow {
   return {
@@ -71,26 +86,28 @@ export function means(
     to: typeof to === 'string' ? [to] : to,
     values: about.values ?? samples.map(shown).join(', '),
     note: about.note ?? '',
-    seeds: seedsOf(about),
     samples,
     late: about.late ?? false,
     beside: about.beside ?? {},
     read: (value, context) => {
-      const meant = read(value as never, context);
-      const isReading = 'set' in meant || 'note' in meant || 'refuse' in meant;
-      return isReading ? (meant as Reading) : { set: meant as Readonly<Record<string, unknown>> };
+      const parsed = takes.safeParse(value);
+      if (!parsed.success) throw new ConfigError(`${key} is ${shown(value)}; ${wrongValue(takes)}`);
+      const meant = read(parsed.data, context);
+      return isReading(meant) ? meant : { set: meant };
     },
   };
 }
 
-/** The same value under our name. */
+const isReading = (meant: object): meant is Reading => 'set' in meant || 'note' in meant || 'refuse' in meant;
+
+/** The same value under our name; our option says what it must be. */
 export function same(
   key: string,
   to: string,
   samples: readonly [unknown, unknown],
   about: About = {},
 ): VerlRow {
-  return means(key, to, samples, (value: unknown) => ({ [to]: value }), about);
+  return means(key, to, anything, samples, (value) => ({ [to]: value }), about);
 }
 
 /** verl counts the tasks of a mini-batch; here it is how many mini-batches a step has. */
@@ -98,10 +115,9 @@ export function miniBatchSize(key: string, to: string, about: About = {}): VerlR
   return means(
     key,
     to,
+    number,
     [256, 64],
-    (size: number, { option }) => ({
-      [to]: Math.max(1, Math.ceil((option('tasksPerStep') as number) / size)),
-    }),
+    (size, { option }) => ({ [to]: Math.max(1, Math.ceil(option('tasksPerStep') / size)) }),
     {
       note: 'in tasks; here the number of updates: train_batch_size / ppo_mini_batch_size',
       late: true,
@@ -122,8 +138,9 @@ export function word(
   return means(
     key,
     to,
+    anything,
     [known[0], known.find((name) => words[name] !== words[known[0]!])],
-    (value: unknown) => {
+    (value) => {
       const name = String(value);
       if (!known.includes(name))
         throw new ConfigError(`${key} is ${shown(value)}; use one of ${known.join(', ')}`);
@@ -133,63 +150,38 @@ export function word(
   );
 }
 
+const row = (
+  kind: VerlRow['kind'],
+  key: string,
+  values: string,
+  note: string,
+  samples: VerlRow['samples'],
+  read: VerlRow['read'],
+): VerlRow => ({ key, kind, to: [], values, note, samples, late: false, beside: {}, read });
+
 /** Rollcall works like this anyway; the other value is refused. */
-export function always(key: string, value: unknown, other: unknown, why: string, seeds = ''): VerlRow {
-  return {
-    key,
-    kind: 'always',
-    to: [],
-    values: shown(value),
-    note: why,
-    seeds: seedsOf({ seeds }),
-    samples: [value, other],
-    late: false,
-    beside: {},
-    read: (given) =>
-      given === value || given === null
-        ? { note: `${key}: always so here; ${why}` }
-        : { refuse: `${key}=${shown(given)} is not possible here: ${why}` },
-  };
+export function always(key: string, value: unknown, other: unknown, why: string): VerlRow {
+  return row('always', key, shown(value), why, [value, other], (given) =>
+    given === value || given === null
+      ? { note: `${key}: always so here; ${why}` }
+      : { refuse: `${key}=${shown(given)} is not possible here: ${why}` },
+  );
 }
 
-/** Accepted whatever it is, with one line that says whose business it is. */
-export function elsewhere(
-  key: string,
-  whose: string,
-  samples: readonly [unknown, unknown],
-  seeds = '',
-): VerlRow {
-  return {
-    key,
-    kind: 'elsewhere',
-    to: [],
-    values: 'any',
-    note: whose,
-    seeds: seedsOf({ seeds }),
-    samples,
-    late: false,
-    beside: {},
-    read: (value) => ({ note: `${key}=${shown(value)}: ${whose}` }),
-  };
+/** Accepted whatever it is: it would not change a result, and one line says why, or what it would need. */
+export function noEffect(key: string, why: string, samples: readonly [unknown, unknown]): VerlRow {
+  return row('no effect', key, 'any', why, samples, (value) => ({
+    note: `${key}=${shown(value)}: no effect: ${why}`,
+  }));
 }
 
 /** Off is what we do; on is refused until it is built. */
-export function notYet(key: string, off: unknown, on: unknown, what: string, seeds = ''): VerlRow {
-  return {
-    key,
-    kind: 'not yet',
-    to: [],
-    values: shown(off),
-    note: what,
-    seeds: seedsOf({ seeds }),
-    samples: [off, on],
-    late: false,
-    beside: {},
-    read: (value) =>
-      value === off || value === null
-        ? { note: `${key}=${shown(value)}: nothing to do` }
-        : { refuse: `${key}=${shown(value)}: not yet: ${what}` },
-  };
+export function notYet(key: string, off: unknown, on: unknown, what: string): VerlRow {
+  return row('not yet', key, shown(off), what, [off, on], (value) =>
+    value === off || value === null
+      ? { note: `${key}=${shown(value)}: nothing to do` }
+      : { refuse: `${key}=${shown(value)}: not yet: ${what}` },
+  );
 }
 
 export function shown(value: unknown): string {

@@ -1,37 +1,30 @@
-import { always, elsewhere, means, notYet, same, shown, type VerlRow } from '../verl-row.ts';
+import { number, text } from '../../lib/setting.ts';
+import { always, anything, means, noEffect, notYet, same, shown, type VerlRow } from '../row.ts';
 
 const SHAPING = 'rewards.shaping';
 
 export const REWARD_KEYS: readonly VerlRow[] = [
-  same('reward_shaping.enable', `${SHAPING}.enabled`, [true, false], { seeds: '004' }),
-  same('reward_shaping.intermediate_rewards.tool_call_success', `${SHAPING}.toolCallSuccess`, [0.1, 0.2], {
-    seeds: '004',
-  }),
-  same('reward_shaping.intermediate_rewards.valid_reasoning', `${SHAPING}.validReasoning`, [0.05, 0.1], {
-    seeds: '004',
-  }),
-  same('reward_shaping.penalties.invalid_tool_call', `${SHAPING}.invalidToolCall`, [-0.1, -0.2], {
-    seeds: '004',
-  }),
-  same('reward_shaping.penalties.max_turns_exceeded', `${SHAPING}.maxTurnsExceeded`, [-0.5, -1], {
-    seeds: '004',
-  }),
-  same('reward_shaping.penalties.redundant_tool_call', `${SHAPING}.redundantToolCall`, [-0.05, -0.1], {
-    seeds: '004',
-  }),
+  same('reward_shaping.enable', `${SHAPING}.enabled`, [true, false]),
+  same('reward_shaping.intermediate_rewards.tool_call_success', `${SHAPING}.toolCallSuccess`, [0.1, 0.2]),
+  same('reward_shaping.intermediate_rewards.valid_reasoning', `${SHAPING}.validReasoning`, [0.05, 0.1]),
+  same('reward_shaping.penalties.invalid_tool_call', `${SHAPING}.invalidToolCall`, [-0.1, -0.2]),
+  same('reward_shaping.penalties.max_turns_exceeded', `${SHAPING}.maxTurnsExceeded`, [-0.5, -1]),
+  same('reward_shaping.penalties.redundant_tool_call', `${SHAPING}.redundantToolCall`, [-0.05, -0.1]),
   means(
     'reward_shaping.tool_format_reward',
     [`${SHAPING}.toolFormat`, `${SHAPING}.enabled`],
+    number,
     [0.05, 0.1],
-    (value: number) => ({ [`${SHAPING}.toolFormat`]: value, [`${SHAPING}.enabled`]: true }),
-    { seeds: '004', note: 'given alone it turns shaping on' },
+    (value) => ({ [`${SHAPING}.toolFormat`]: value, [`${SHAPING}.enabled`]: true }),
+    { note: 'given alone it turns shaping on' },
   ),
   means(
     'tools',
     'tools.list',
+    anything,
     [[{ name: 'calculator' }], [{ name: 'search' }]],
-    (list: unknown) => ({ 'tools.list': list }),
-    { seeds: '004', values: 'a list of {name, description, parameters}' },
+    (list) => ({ 'tools.list': list }),
+    { values: 'a list of {name, description, parameters}' },
   ),
   ...['custom_reward_function', 'reward.custom_reward_function'].flatMap((prefix) => [
     same(`${prefix}.path`, 'rewards.module', ['reward.ts', 'other.ts'], {
@@ -44,14 +37,14 @@ export const REWARD_KEYS: readonly VerlRow[] = [
     means(
       key,
       'algorithm.overlong.enabled',
+      text,
       ['naive', 'dapo'],
-      (name: string, { option }) => {
+      (name) => {
         if (name === 'naive')
           return { note: `${key}=naive: always so here; each trajectory is scored as it ends` };
         if (name === 'rate_limited')
           return { note: `${key}=rate_limited: rewards.limits are heeded whenever they are given` };
-        if (name === 'dapo')
-          return { 'algorithm.overlong.enabled': (option('algorithm.overlong.enabled') as boolean) || true };
+        if (name === 'dapo') return { 'algorithm.overlong.enabled': true };
         if (name === 'gdpo')
           return { note: `${key}=gdpo: always so here; every number that compute_score gives has a name` };
         if (name === 'remote')
@@ -72,7 +65,7 @@ export const REWARD_KEYS: readonly VerlRow[] = [
     }),
     same(`${prefix}.len`, 'algorithm.overlong.bufferTokens', [4096, 512]),
     same(`${prefix}.penalty_factor`, 'algorithm.overlong.penalty', [1, 0.5]),
-    elsewhere(`${prefix}.log`, 'the penalty is always in the metrics', [true, false]),
+    noEffect(`${prefix}.log`, 'the penalty is always in the metrics', [true, false]),
   ]),
   same('reward_model.reward_kwargs.max_resp_len', 'algorithm.overlong.maxTokens', [16384, 8192]),
   same('reward.reward_kwargs.max_resp_len', 'algorithm.overlong.maxTokens', [16384, 8192]),
@@ -103,12 +96,12 @@ export const REWARD_KEYS: readonly VerlRow[] = [
     note: 'as its server names it',
   }),
   ...['enable_resource_pool', 'n_gpus_per_node', 'nnodes', 'rollout.*'].map((rest) =>
-    elsewhere(`reward.reward_model.${rest}`, "the reward model's server has its own machine", [null, 1]),
+    noEffect(`reward.reward_model.${rest}`, "the reward model's server has its own machine", [null, 1]),
   ),
   always('reward.reward_manager.source', 'register', 'importlib', 'write a reward in TypeScript'),
   notYet('reward.reward_manager.module.path', null, 'manager.py', 'write a reward in TypeScript'),
   notYet('reward.reward_manager.module.name', null, 'Manager', 'write a reward in TypeScript'),
-  elsewhere('reward_model.launch_reward_fn_async', 'rewards always run beside the rollout', [true, false]),
+  noEffect('reward_model.launch_reward_fn_async', 'rewards always run beside the rollout', [true, false]),
   ...['reward_model.sandbox_fusion', 'reward.sandbox_fusion'].flatMap((prefix) => [
     same(`${prefix}.url`, 'rewards.sandbox.url', [null, 'http://localhost:8080/run_code']),
     same(`${prefix}.max_concurrent`, 'rewards.sandbox.concurrency', [64, 8]),

@@ -1,7 +1,8 @@
 import { ConfigError } from '../../errors.ts';
 import { ENGINES } from '../../inference/engines.ts';
-import { always, elsewhere, means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
-import { orNoLimit, SERVER_BUSINESS } from './words.ts';
+import { flag, number, orNull, text } from '../../lib/setting.ts';
+import { always, anything, means, noEffect, notYet, same, shown, type VerlRow, word } from '../row.ts';
+import { NEEDS_SERVER_FLAG, orNoLimit } from './words.ts';
 
 const LOG_LEVELS = {
   DEBUG: 'debug',
@@ -26,13 +27,14 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
       ),
       embedded: 'embedded',
     },
-    { seeds: '000 004', note: 'embedded is ours: this machine, no server' },
+    { note: 'embedded is ours: this machine, no server' },
   ),
   means(
     'actor_rollout_ref.rollout.mode',
     'servers.mode',
+    text,
     ['standalone', 'server'],
-    (mode: string) => {
+    (mode) => {
       if (mode === 'standalone' || mode === 'server') return { 'servers.mode': mode };
       if (mode === 'async')
         return {
@@ -48,7 +50,6 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
       );
     },
     {
-      seeds: '002 003 004',
       values: 'async, standalone, server',
       note: 'standalone: servers are started here; server: they run already',
     },
@@ -60,38 +61,37 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   means(
     'actor_rollout_ref.rollout.server.timeout',
     ['servers.timeoutSeconds', 'servers.secondsPerRequest'],
+    number,
     [60, 30],
-    (seconds: number) => ({ 'servers.timeoutSeconds': seconds, 'servers.secondsPerRequest': seconds }),
+    (seconds) => ({ 'servers.timeoutSeconds': seconds, 'servers.secondsPerRequest': seconds }),
   ),
   means(
     'actor_rollout_ref.rollout.server.max_attempts',
     'servers.retries',
+    number,
     [3, 5],
-    (attempts: number) => ({ 'servers.retries': Math.max(0, attempts - 1) }),
+    (attempts) => ({ 'servers.retries': Math.max(0, attempts - 1) }),
     { note: 'retries are the attempts after the first' },
   ),
   same('actor_rollout_ref.rollout.server.max_start_wait_time', 'servers.startSeconds', [300, 600]),
-  elsewhere('actor_rollout_ref.rollout.server.retry_delay', 'the wait doubles from try to try', [2, 1]),
-  elsewhere(
+  noEffect('actor_rollout_ref.rollout.server.retry_delay', 'the wait doubles from try to try', [2, 1]),
+  noEffect(
     'actor_rollout_ref.rollout.server.max_connections',
     '`concurrency` bounds the trajectories in progress',
     [1000, 100],
   ),
-  same('actor_rollout_ref.rollout.port_start', 'servers.portStart', [30000, 30100], { seeds: '004' }),
+  same('actor_rollout_ref.rollout.port_start', 'servers.portStart', [30000, 30100]),
   same('actor_rollout_ref.rollout.tensor_model_parallel_size', 'servers.tensorParallel', [2, 1], {
-    seeds: '004',
     note: 'of servers started here',
   }),
   same('actor_rollout_ref.rollout.data_parallel_size', 'servers.replicas', [1, 2], {
-    seeds: '004',
     note: 'of servers started here',
   }),
   same('actor_rollout_ref.rollout.gpu_memory_utilization', 'servers.memoryShare', [0.6, 0.5], {
-    seeds: '004',
     note: 'of servers started here',
   }),
-  word('actor_rollout_ref.rollout.log_level', 'servers.logLevel', LOG_LEVELS, { seeds: '004' }),
-  same('actor_rollout_ref.rollout.n', 'attemptsPerTask', [4, 16], { seeds: '004' }),
+  word('actor_rollout_ref.rollout.log_level', 'servers.logLevel', LOG_LEVELS),
+  same('actor_rollout_ref.rollout.n', 'attemptsPerTask', [4, 16]),
   same('actor_rollout_ref.rollout.temperature', 'sampling.temperature', [1, 0.7]),
   same('actor_rollout_ref.rollout.top_p', 'sampling.topP', [1, 0.9]),
   same('actor_rollout_ref.rollout.top_k', 'sampling.topK', [-1, 50]),
@@ -99,81 +99,75 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   means(
     'actor_rollout_ref.rollout.stop_strings',
     'sampling.stopStrings',
+    anything,
     [['<|im_end|>', '##DONE##'], ['##DONE##']],
-    (strings: unknown) => ({ 'sampling.stopStrings': Array.isArray(strings) ? strings : [String(strings)] }),
-    { seeds: '004', values: 'a list of text' },
+    (strings) => ({ 'sampling.stopStrings': Array.isArray(strings) ? strings : [String(strings)] }),
+    { values: 'a list of text' },
   ),
   same('actor_rollout_ref.rollout.seed', 'seed', [42, 43]),
   means(
     'actor_rollout_ref.rollout.prompt_length',
     'tasks.maxPromptTokens',
+    number,
     [512, 1024],
-    (tokens: number) => ({ 'tasks.maxPromptTokens': tokens }),
+    (tokens) => ({ 'tasks.maxPromptTokens': tokens }),
   ),
   means(
     'actor_rollout_ref.rollout.response_length',
     ['limits.tokensPerTrajectory', 'limits.tokensPerReply'],
+    number,
     [512, 1024],
-    (tokens: number) => ({ 'limits.tokensPerTrajectory': tokens, 'limits.tokensPerReply': tokens }),
+    (tokens) => ({ 'limits.tokensPerTrajectory': tokens, 'limits.tokensPerReply': tokens }),
   ),
   means(
     'actor_rollout_ref.rollout.max_model_len',
     'limits.contextTokens',
+    orNull(number),
     [null, 4096],
-    (tokens: number | null) => ({ 'limits.contextTokens': tokens ?? Number.POSITIVE_INFINITY }),
+    (tokens) => ({ 'limits.contextTokens': tokens ?? Number.POSITIVE_INFINITY }),
   ),
-  means(
-    'actor_rollout_ref.rollout.max_turns',
-    'limits.turns',
-    [10, 5],
-    (turns: number | null) => ({ 'limits.turns': orNoLimit(turns) }),
-    { seeds: '004' },
-  ),
+  means('actor_rollout_ref.rollout.max_turns', 'limits.turns', orNull(number), [10, 5], (turns) => ({
+    'limits.turns': orNoLimit(turns),
+  })),
   means(
     'actor_rollout_ref.rollout.timeout_per_turn',
     ['limits.secondsPerReply', 'limits.toolTimeoutMs'],
+    number,
     [30, 60],
-    (seconds: number) => ({ 'limits.secondsPerReply': seconds, 'limits.toolTimeoutMs': seconds * 1000 }),
-    { seeds: '004', note: 'of a reply, and of a tool' },
+    (seconds) => ({ 'limits.secondsPerReply': seconds, 'limits.toolTimeoutMs': seconds * 1000 }),
+    { note: 'of a reply, and of a tool' },
   ),
-  same('actor_rollout_ref.rollout.stop_on_tool_success', 'agent.stopOnToolSuccess', [true, false], {
-    seeds: '004',
-  }),
-  means(
-    'actor_rollout_ref.rollout.use_agent_loop',
-    'agent.default',
-    [true, false],
-    (on: boolean) => ({ 'agent.default': on ? 'tool_agent' : 'single_turn_agent' }),
-    { seeds: '004' },
-  ),
+  same('actor_rollout_ref.rollout.stop_on_tool_success', 'agent.stopOnToolSuccess', [true, false]),
+  means('actor_rollout_ref.rollout.use_agent_loop', 'agent.default', flag, [true, false], (on) => ({
+    'agent.default': on ? 'tool_agent' : 'single_turn_agent',
+  })),
   same(
     'actor_rollout_ref.rollout.agent_loop_class',
     'agent.module',
     ['examples.sglang_multiturn.gsm8k_toolcall_shaping.agent_loop.GSM8KToolAgentLoop', 'path.to.MyAgentLoop'],
-    { seeds: '004', values: 'path.ts#export, or a class name of the seeds' },
+    { values: 'path.ts#export, or the class name of a built-in agent' },
   ),
   means(
     'actor_rollout_ref.rollout.agent_loop_config.max_turns',
     'limits.turns',
+    orNull(number),
     [10, 5],
-    (turns: number | null) => ({ 'limits.turns': orNoLimit(turns) }),
-    { seeds: '004' },
+    (turns) => ({ 'limits.turns': orNoLimit(turns) }),
   ),
   same(
     'actor_rollout_ref.rollout.agent_loop_config.tools',
     'tools.names',
     [['calculator'], ['calculator', 'search']],
-    { seeds: '004', values: 'a list of names' },
+    { values: 'a list of names' },
   ),
-  same('actor_rollout_ref.rollout.agent_loop_config.stop_on_correct', 'agent.stopOnCorrect', [true, false], {
-    seeds: '004',
-  }),
+  same('actor_rollout_ref.rollout.agent_loop_config.stop_on_correct', 'agent.stopOnCorrect', [true, false]),
   means(
     'actor_rollout_ref.rollout.agent_loop_config.*',
     'agent.config',
+    anything,
     [1, 2],
-    (value: unknown, { key, option }) => ({
-      'agent.config': { ...(option('agent.config') as object), [key]: value },
+    (value, { key, option }) => ({
+      'agent.config': { ...option('agent.config'), [key]: value },
     }),
     { note: 'any other argument of the agent', values: 'any', late: true },
   ),
@@ -182,7 +176,7 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     'single_turn_agent',
   ]),
   same('actor_rollout_ref.rollout.agent.agent_loop_config_path', 'agent.file', ['agents.yaml', 'other.yaml']),
-  elsewhere(
+  noEffect(
     'actor_rollout_ref.rollout.agent.num_workers',
     'trajectories share one event loop; `concurrency` bounds them',
     [8, 1],
@@ -208,13 +202,12 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   means(
     'actor_rollout_ref.rollout.multi_turn.enable',
     'agent.default',
+    flag,
     [true, false],
-    (on: boolean) => ({ 'agent.default': on ? 'tool_agent' : 'single_turn_agent' }),
-    { seeds: '000 003', note: 'for rows without agent_name' },
+    (on) => ({ 'agent.default': on ? 'tool_agent' : 'single_turn_agent' }),
+    { note: 'for rows without agent_name' },
   ),
-  same('actor_rollout_ref.rollout.multi_turn.tool_config_path', 'tools.file', ['tools.yaml', 'other.yaml'], {
-    seeds: '000',
-  }),
+  same('actor_rollout_ref.rollout.multi_turn.tool_config_path', 'tools.file', ['tools.yaml', 'other.yaml']),
   same('actor_rollout_ref.rollout.multi_turn.function_tool_path', 'tools.module', ['tools.ts', 'other.ts']),
   same('actor_rollout_ref.rollout.multi_turn.interaction_config_path', 'users.file', [
     'users.yaml',
@@ -223,29 +216,33 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   means(
     'actor_rollout_ref.rollout.multi_turn.format',
     'chat.format',
+    text,
     ['chatml', 'hermes'],
-    (format: string) => ({ 'chat.format': format === 'chatml' ? 'auto' : format }),
-    { seeds: '000', values: FORMATS, note: "chatml is the model's own" },
+    (format) => ({ 'chat.format': format === 'chatml' ? 'auto' : format }),
+    { values: FORMATS, note: "chatml is the model's own" },
   ),
   means(
     'actor_rollout_ref.rollout.multi_turn.max_assistant_turns',
     'limits.turns',
+    orNull(number),
     [5, null],
-    (turns: number | null) => ({ 'limits.turns': orNoLimit(turns) }),
+    (turns) => ({ 'limits.turns': orNoLimit(turns) }),
   ),
   means(
     'actor_rollout_ref.rollout.multi_turn.max_user_turns',
     'limits.answers',
+    orNull(number),
     [5, null],
-    (turns: number | null) => ({
+    (turns) => ({
       'limits.answers': turns === 0 || turns === null ? Number.POSITIVE_INFINITY : turns,
     }),
   ),
   means(
     'actor_rollout_ref.rollout.multi_turn.max_turns',
     'limits.turns',
+    orNull(number),
     [5, null],
-    (turns: number | null) => ({ 'limits.turns': orNoLimit(turns) }),
+    (turns) => ({ 'limits.turns': orNoLimit(turns) }),
   ),
   same('actor_rollout_ref.rollout.multi_turn.max_parallel_calls', 'limits.callsPerTurn', [1, 2]),
   same(
@@ -260,7 +257,7 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     { left: 'tail', right: 'head', middle: 'both ends' },
     { note: 'the side that is cut, as verl has meant it since May 2026; before, left kept the head' },
   ),
-  elsewhere(
+  noEffect(
     'actor_rollout_ref.rollout.multi_turn.tokenization_sanity_check_mode',
     'the self-test at the start compares ids, always',
     ['strict', 'disable'],
@@ -287,22 +284,24 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     'actor_rollout_ref.rollout.trace.backend',
     'trace.backend',
     { null: null, mlflow: 'mlflow', weave: 'weave' },
-    { seeds: '003', note: 'the run directory always has the traces' },
+    { note: 'the run directory always has the traces' },
   ),
-  same('actor_rollout_ref.rollout.trace.token2text', 'trace.text', [true, false], { seeds: '003' }),
+  same('actor_rollout_ref.rollout.trace.token2text', 'trace.text', [true, false]),
   same('actor_rollout_ref.rollout.trace.max_samples_per_step_per_worker', 'trace.samplesPerStep', [null, 5]),
   means(
     'actor_rollout_ref.rollout.val_kwargs.temperature',
     'evaluation.temperature',
+    number,
     [0, 0.6],
-    (value: number) => ({ 'evaluation.temperature': value }),
+    (value) => ({ 'evaluation.temperature': value }),
   ),
   same('actor_rollout_ref.rollout.val_kwargs.n', 'evaluation.attempts', [1, 30]),
   means(
     'actor_rollout_ref.rollout.val_kwargs.do_sample',
     'evaluation.temperature',
+    flag,
     [true, false],
-    (sample: boolean, { option }) => ({
+    (sample, { option }) => ({
       'evaluation.temperature': sample ? option('evaluation.temperature') || 1 : 0,
     }),
     { late: true },
@@ -311,6 +310,12 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   notYet('actor_rollout_ref.rollout.val_kwargs.top_k', -1, 20, 'truncated sampling in evaluation only'),
   notYet('actor_rollout_ref.rollout.over_sample_rate', 0, 0.1, 'over-sampling and dropping the slowest'),
   always('actor_rollout_ref.rollout.calculate_log_probs', true, false, 'the engine always reports log-probs'),
+  always(
+    'actor_rollout_ref.rollout.logprobs_mode',
+    'processed_logprobs',
+    'raw_logprobs',
+    'log-probs are those of the distribution that was sampled from',
+  ),
   always('actor_rollout_ref.rollout.do_sample', true, false, 'training samples; evaluation is greedy'),
   always('actor_rollout_ref.rollout.ignore_eos', false, true, 'a reply ends where the model ends it'),
   always('actor_rollout_ref.rollout.skip_tokenizer_init', true, false, 'servers get and give token ids'),
@@ -333,7 +338,6 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
       ['dtype', 'bfloat16', 'float16'],
       ['disable_log_stats', true, false],
       ['layered_summon', true, false],
-      ['logprobs_mode', 'processed_logprobs', 'raw'],
       ['scheduling_policy', 'fcfs', 'priority'],
       ['nnodes', 0, 1],
       ['n_gpus_per_node', 8, 4],
@@ -342,26 +346,26 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
       ['update_weights_bucket_megabytes', 512, 256],
     ] as const
   ).map(([name, one, other]) =>
-    elsewhere(`actor_rollout_ref.rollout.${name}`, SERVER_BUSINESS, [one, other]),
+    noEffect(`actor_rollout_ref.rollout.${name}`, NEEDS_SERVER_FLAG, [one, other]),
   ),
-  elsewhere('actor_rollout_ref.rollout.engine_kwargs.*', SERVER_BUSINESS, [1, 2]),
-  elsewhere('actor_rollout_ref.rollout.prometheus.*', SERVER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.rollout.disaggregation.*', SERVER_BUSINESS, [true, false]),
-  elsewhere(
+  noEffect('actor_rollout_ref.rollout.engine_kwargs.*', NEEDS_SERVER_FLAG, [1, 2]),
+  noEffect('actor_rollout_ref.rollout.prometheus.*', NEEDS_SERVER_FLAG, [true, false]),
+  noEffect('actor_rollout_ref.rollout.disaggregation.*', NEEDS_SERVER_FLAG, [true, false]),
+  noEffect(
     'actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu',
     'micro-batches are made by tokens (optimizer.tokensPerMicroBatch)',
     [32, 8],
   ),
-  elsewhere(
+  noEffect(
     'actor_rollout_ref.rollout.log_prob_micro_batch_size',
     'micro-batches are made by tokens (optimizer.tokensPerMicroBatch)',
     [32, 8],
   ),
-  elsewhere('actor_rollout_ref.rollout.log_prob_use_dynamic_bsz', 'micro-batches are made by tokens', [
+  noEffect('actor_rollout_ref.rollout.log_prob_use_dynamic_bsz', 'micro-batches are made by tokens', [
     true,
     false,
   ]),
-  elsewhere(
+  noEffect(
     'actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu',
     'micro-batches are made by tokens (optimizer.tokensPerMicroBatch)',
     [16384, 8192],

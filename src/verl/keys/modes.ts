@@ -1,5 +1,6 @@
 import { ConfigError } from '../../errors.ts';
-import { always, elsewhere, means, type ReadingContext, shown, type VerlRow } from '../verl-row.ts';
+import { number, text } from '../../lib/setting.ts';
+import { always, means, noEffect, type ReadingContext, shown, type VerlRow } from '../row.ts';
 
 /** verl's asynchronous trainers, of which a mode here does the same. */
 const TRAINER_MODES: Readonly<Record<string, string>> = {
@@ -15,8 +16,9 @@ export const MODE_KEYS: readonly VerlRow[] = [
   means(
     'trainer.v1.trainer_mode',
     ['mode.kind', 'mode.extraTasks'],
+    text,
     ['sync', 'separate_async'],
-    (mode: string, { option }) => {
+    (mode, { option }) => {
       const kind = TRAINER_MODES[mode];
       if (kind === undefined) {
         throw new ConfigError(
@@ -38,15 +40,17 @@ export const MODE_KEYS: readonly VerlRow[] = [
   means(
     'async_training.staleness_threshold',
     ['mode.kind', 'mode.staleness'],
+    number,
     [0.5, 2],
-    (share: number) => ({ 'mode.kind': 'asynchronous', 'mode.staleness': Math.ceil(share) }),
+    (share) => ({ 'mode.kind': 'asynchronous', 'mode.staleness': Math.ceil(share) }),
     { values: '0.1, 1, …', note: 'in whole versions, rounded up', late: true },
   ),
   means(
     'trainer.v1.separate_async.num_warmup_batches',
     'mode.staleness',
+    number,
     [1, 2],
-    (batches: number, context): Readonly<Record<string, unknown>> | { note: string } =>
+    (batches, context) =>
       context.option('mode.kind') === 'asynchronous'
         ? { 'mode.staleness': batches }
         : { note: 'trainer.v1.separate_async.num_warmup_batches: for trainer_mode=separate_async only' },
@@ -59,8 +63,9 @@ export const MODE_KEYS: readonly VerlRow[] = [
   means(
     'trainer.v1.colocate_async.num_warmup_batches',
     ['mode.extraTasks', 'mode.staleness'],
+    number,
     [1, 2],
-    (batches: number, { option }): Readonly<Record<string, unknown>> | { note: string } =>
+    (batches, { option }) =>
       option('mode.kind') === 'partial'
         ? {
             'mode.extraTasks': batches * Number(option('tasksPerStep')),
@@ -76,8 +81,9 @@ export const MODE_KEYS: readonly VerlRow[] = [
   means(
     'trainer.v1.sampler.max_off_policy_threshold',
     'mode.staleness',
+    number,
     [2, 8],
-    (threshold: number, context): Readonly<Record<string, unknown>> | { note: string } =>
+    (threshold, context) =>
       readsStaleness(context)
         ? { 'mode.staleness': threshold - 1 }
         : {
@@ -89,18 +95,26 @@ export const MODE_KEYS: readonly VerlRow[] = [
       late: true,
     },
   ),
-  elsewhere(
+  noEffect(
     'trainer.v1.sampler.max_off_policy_strategy',
     'nothing is begun that could be too stale when it is trained, so nothing is dropped',
     ['drop', 'wait'],
   ),
-  elsewhere('trainer.v1.separate_async.parameter_sync_step', 'weights are sent after every step', [4, 1]),
-  elsewhere('trainer.v1.separate_async.hybrid_rollout.*', 'servers are where they are', [true, false]),
+  noEffect(
+    'trainer.v1.separate_async.parameter_sync_step',
+    'it would need weights that are sent after several steps; here they are sent after every one',
+    [4, 1],
+  ),
+  noEffect('trainer.v1.separate_async.hybrid_rollout.*', 'servers are where they are', [true, false]),
   always('async_training.partial_rollout', true, false, 'a reply goes on with new weights'),
-  elsewhere('async_training.trigger_parameter_sync_step', 'weights are sent after every step', [4, 1]),
-  elsewhere('async_training.require_batches', 'a step is tasksPerStep groups', [1, 2]),
-  elsewhere('async_training.use_trainer_do_validate', 'the servers evaluate', [true, false]),
-  elsewhere(
+  noEffect(
+    'async_training.trigger_parameter_sync_step',
+    'it would need weights that are sent after several steps; here they are sent after every one',
+    [4, 1],
+  ),
+  noEffect('async_training.require_batches', 'a step is tasksPerStep groups', [1, 2]),
+  noEffect('async_training.use_trainer_do_validate', 'the servers evaluate', [true, false]),
+  noEffect(
     'async_training.concurrent_samples_per_replica',
     '`concurrency` bounds the trajectories in progress',
     [16, 8],

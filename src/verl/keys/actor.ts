@@ -1,17 +1,21 @@
+import type { z } from 'zod';
 import { ConfigError } from '../../errors.ts';
+import { flag, number, text } from '../../lib/setting.ts';
 import {
   always,
-  elsewhere,
+  anything,
   means,
   miniBatchSize,
+  noEffect,
   notYet,
+  pair,
   same,
   shown,
   type VerlRow,
   word,
-} from '../verl-row.ts';
+} from '../row.ts';
 import { chosenLoss, keyOfLosses, LOSS_MODES, ownKeys } from './algorithm-words.ts';
-import { KL_ESTIMATORS, TRAINER_BUSINESS } from './words.ts';
+import { asList, KL_ESTIMATORS, NEEDS_GPU_TRAINER } from './words.ts';
 
 /** A key of the KL loss means nothing where the KL is in the reward. */
 function ofLossKl(row: VerlRow): VerlRow {
@@ -45,32 +49,32 @@ function notOfSequenceLosses(row: VerlRow): VerlRow {
 const DUAL_CLIP = 'actor_rollout_ref.actor.clip_ratio_c';
 
 export const ACTOR_KEYS: readonly VerlRow[] = [
-  miniBatchSize('actor_rollout_ref.actor.ppo_mini_batch_size', 'optimizer.miniBatches', { seeds: '004' }),
+  miniBatchSize('actor_rollout_ref.actor.ppo_mini_batch_size', 'optimizer.miniBatches'),
   same('actor_rollout_ref.actor.ppo_epochs', 'optimizer.epochs', [1, 2]),
   same('actor_rollout_ref.actor.ppo_max_token_len_per_gpu', 'optimizer.tokensPerMicroBatch', [16384, 8192]),
   means(
     'actor_rollout_ref.actor.use_kl_loss',
     'algorithm.kl.as',
+    flag,
     [true, false],
-    (on: boolean, { option }) =>
+    (on, { option }) =>
       on && option('algorithm.kl.as') === 'reward'
         ? {
             refuse:
               'KL in the reward and as a loss at once: turn one of use_kl_in_reward and use_kl_loss off',
           }
         : { 'algorithm.kl.as': on ? 'loss' : option('algorithm.kl.as') },
-    { seeds: '004', late: true },
+    { late: true },
   ),
-  ofLossKl(
-    same('actor_rollout_ref.actor.kl_loss_coef', 'algorithm.kl.coefficient', [0.001, 0.01], { seeds: '004' }),
-  ),
+  ofLossKl(same('actor_rollout_ref.actor.kl_loss_coef', 'algorithm.kl.coefficient', [0.001, 0.01])),
   ofLossKl(word('actor_rollout_ref.actor.kl_loss_type', 'algorithm.kl.estimator', KL_ESTIMATORS)),
   same('actor_rollout_ref.actor.entropy_coeff', 'algorithm.entropyBonus', [0, 0.001]),
   means(
     'actor_rollout_ref.actor.clip_ratio',
     ['algorithm.clipLow', 'algorithm.clipHigh'],
+    number,
     [0.2, 0.3],
-    (clip: number) => ({ 'algorithm.clipLow': clip, 'algorithm.clipHigh': clip }),
+    (clip) => ({ 'algorithm.clipLow': clip, 'algorithm.clipHigh': clip }),
   ),
   same('actor_rollout_ref.actor.clip_ratio_low', 'algorithm.clipLow', [0.2, 0.1], {
     late: true,
@@ -94,8 +98,9 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   means(
     'actor_rollout_ref.actor.policy_loss.loss_mode',
     [...new Set(Object.values(LOSS_MODES).flatMap(Object.keys))],
+    text,
     ['vanilla', 'gspo'],
-    (mode: string) => {
+    (mode) => {
       const meant = LOSS_MODES[mode.replaceAll('-', '_')];
       if (!meant) {
         throw new ConfigError(
@@ -114,8 +119,9 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   means(
     'actor_rollout_ref.actor.optim.lr_warmup_steps',
     ['optimizer.warmupSteps', 'optimizer.warmupShare'],
+    number,
     [10, -1],
-    (steps: number): Record<string, unknown> =>
+    (steps) =>
       steps < 0
         ? { 'optimizer.warmupSteps': 0 }
         : { 'optimizer.warmupSteps': steps, 'optimizer.warmupShare': 0 },
@@ -134,11 +140,12 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   means(
     'actor_rollout_ref.actor.optim.betas',
     ['optimizer.beta1', 'optimizer.beta2'],
+    pair,
     [
       [0.9, 0.999],
       [0.9, 0.95],
     ],
-    (betas: readonly [number, number]) => ({ 'optimizer.beta1': betas[0], 'optimizer.beta2': betas[1] }),
+    (betas) => ({ 'optimizer.beta1': betas[0], 'optimizer.beta2': betas[1] }),
   ),
   same('actor_rollout_ref.actor.grad_clip', 'optimizer.clipNorm', [1, 0.5]),
   same('actor_rollout_ref.actor.optim.clip_grad', 'optimizer.clipNorm', [1, 0.5]),
@@ -149,52 +156,83 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
     'micro-batches are made by tokens (optimizer.tokensPerMicroBatch)',
   ),
   always('actor_rollout_ref.actor.shuffle', false, true, 'mini-batches follow the order of the tasks'),
-  elsewhere(
+  noEffect(
     'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu',
     'micro-batches are made by tokens (optimizer.tokensPerMicroBatch); the gradient is the same',
     [32, 8],
   ),
-  elsewhere(
+  noEffect(
     'actor_rollout_ref.actor.ppo_micro_batch_size',
     'micro-batches are made by tokens (optimizer.tokensPerMicroBatch); the gradient is the same',
     [32, 8],
   ),
-  elsewhere('actor_rollout_ref.actor.strategy', TRAINER_BUSINESS, ['fsdp', 'megatron']),
-  elsewhere('actor_rollout_ref.actor.ulysses_sequence_parallel_size', TRAINER_BUSINESS, [1, 2]),
-  elsewhere('actor_rollout_ref.actor.use_torch_compile', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.actor.entropy_from_logits_with_chunking', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.actor.entropy_checkpointing', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.actor.fsdp_config.*', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.actor.megatron.*', TRAINER_BUSINESS, [1, 2]),
-  elsewhere(
-    'actor_rollout_ref.actor.checkpoint.*',
-    'a checkpoint always holds weights, optimizer and state',
-    [['model'], ['model', 'optimizer']],
-  ),
-  elsewhere('actor_rollout_ref.ref.*', TRAINER_BUSINESS, [true, 32]),
-  elsewhere('actor_rollout_ref.hybrid_engine', 'engines and trainer are separate parts here', [true, false]),
-  same('actor_rollout_ref.model.path', 'model', ['Qwen/Qwen2.5-3B-Instruct', 'Qwen/Qwen2.5-7B-Instruct'], {
-    seeds: '004',
-  }),
+  noEffect('actor_rollout_ref.actor.strategy', NEEDS_GPU_TRAINER, ['fsdp', 'megatron']),
+  noEffect('actor_rollout_ref.actor.ulysses_sequence_parallel_size', NEEDS_GPU_TRAINER, [1, 2]),
+  noEffect('actor_rollout_ref.actor.use_torch_compile', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.actor.entropy_from_logits_with_chunking', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.actor.entropy_checkpointing', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.actor.fsdp_config.*', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.actor.megatron.*', NEEDS_GPU_TRAINER, [1, 2]),
+  noEffect('actor_rollout_ref.actor.checkpoint.*', 'a checkpoint always holds weights, optimizer and state', [
+    ['model'],
+    ['model', 'optimizer'],
+  ]),
+  noEffect('actor_rollout_ref.ref.*', NEEDS_GPU_TRAINER, [true, 32]),
+  noEffect('actor_rollout_ref.hybrid_engine', 'engines and trainer are separate parts here', [true, false]),
+  same('actor_rollout_ref.model.path', 'model', ['Qwen/Qwen2.5-3B-Instruct', 'Qwen/Qwen2.5-7B-Instruct']),
   same('actor_rollout_ref.model.custom_chat_template', 'chat.template', [null, 'template.jinja']),
-  elsewhere('actor_rollout_ref.model.use_remove_padding', 'sequences are packed; there is no padding', [
+  noEffect('actor_rollout_ref.model.use_remove_padding', 'sequences are packed; there is no padding', [
     true,
     false,
   ]),
-  elsewhere('actor_rollout_ref.model.enable_gradient_checkpointing', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.model.enable_activation_offload', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.model.use_liger', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.model.use_fused_kernels', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.model.use_shm', TRAINER_BUSINESS, [true, false]),
-  elsewhere('actor_rollout_ref.model.trust_remote_code', 'no code of a model is run', [true, false]),
-  elsewhere('actor_rollout_ref.model.override_config.*', TRAINER_BUSINESS, [1, 2]),
-  elsewhere('actor_rollout_ref.model.external_lib', TRAINER_BUSINESS, [null, 'a']),
-  notYet('actor_rollout_ref.model.lora_rank', 0, 32, 'LoRA chosen in a run file written as data'),
-  notYet('actor_rollout_ref.model.lora_alpha', 16, 32, 'LoRA chosen in a run file written as data'),
+  noEffect('actor_rollout_ref.model.enable_gradient_checkpointing', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.model.enable_activation_offload', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.model.use_liger', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.model.use_fused_kernels', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.model.use_shm', NEEDS_GPU_TRAINER, [true, false]),
+  noEffect('actor_rollout_ref.model.trust_remote_code', 'no code of a model is run', [true, false]),
   notYet(
-    'actor_rollout_ref.model.target_modules',
-    'all-linear',
-    ['q_proj'],
-    'LoRA chosen in a run file written as data',
+    'actor_rollout_ref.model.override_config.*',
+    null,
+    1,
+    "changing a model's config.json from a run; change the file in the model's folder",
+  ),
+  notYet('actor_rollout_ref.model.external_lib', null, 'my_package', 'importing a Python package'),
+  means(
+    'actor_rollout_ref.model.lora_rank',
+    'trainer.options',
+    number,
+    [0, 32],
+    (rank, { option }) =>
+      rank > 0
+        ? { 'trainer.options': { ...option('trainer.options'), lora: { rank, alpha: 16 } } }
+        : { note: 'actor_rollout_ref.model.lora_rank=0: all weights are trained' },
+    { late: true, note: '0: all weights are trained' },
+  ),
+  ofLora('actor_rollout_ref.model.lora_alpha', number, [16, 32], (alpha) => ({ alpha })),
+  ofLora('actor_rollout_ref.model.target_modules', anything, ['all-linear', ['q_proj']], (modules) =>
+    modules === 'all-linear' ? {} : { targets: asList(modules) },
   ),
 ];
+
+/** A key of LoRA means nothing where there is no rank. */
+function ofLora<S extends z.ZodType>(
+  key: string,
+  takes: S,
+  samples: readonly [unknown, unknown],
+  read: (value: z.output<S>) => Readonly<Record<string, unknown>>,
+): VerlRow {
+  return means(
+    key,
+    'trainer.options',
+    takes,
+    samples,
+    (value, { option }) => {
+      const options = option('trainer.options');
+      return options['lora']
+        ? { 'trainer.options': { ...options, lora: { ...Object(options['lora']), ...read(value) } } }
+        : { note: `${key}=${shown(value)}: no effect: lora_rank is not given` };
+    },
+    { late: true, beside: { 'actor_rollout_ref.model.lora_rank': 8 } },
+  );
+}

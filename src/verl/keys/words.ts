@@ -1,8 +1,9 @@
-/** Whose business a key is, where it is not ours. */
-export const TRAINER_BUSINESS =
-  "the trainer's business: how a model is spread over GPUs is set where the trainer is started";
-export const SERVER_BUSINESS = "the inference server's business: set it where the server is started";
-export const RAY_BUSINESS = 'Ray and Hydra have no part here';
+/** What a key without effect would need. */
+export const NEEDS_GPU_TRAINER =
+  'it needs a trainer on GPUs, whose own options say how a model is spread (docs/torch-protocol.md)';
+export const NEEDS_SERVER_FLAG =
+  'it is not passed on; start the servers with it yourself, and give servers.mode=server and servers.urls';
+export const NO_RAY = 'Ray and Hydra are not used here';
 
 /** verl: null and 0 are no limit. */
 export const NO_LIMIT = 1_000_000;
@@ -10,7 +11,7 @@ export const orNoLimit = (value: number | null) => (value === null || value === 
 
 /** verl takes one name or a list of them. */
 export const asList = (value: unknown): readonly string[] =>
-  Array.isArray(value) ? (value as string[]) : [String(value)];
+  Array.isArray(value) ? value.map(String) : [String(value)];
 
 export const KL_ESTIMATORS = {
   low_var_kl: 'k3',

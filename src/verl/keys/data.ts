@@ -1,37 +1,42 @@
-import { always, elsewhere, means, notYet, same, type VerlRow, word } from '../verl-row.ts';
+import { flag, number, text } from '../../lib/setting.ts';
+import { always, anything, means, noEffect, notYet, same, type VerlRow, word } from '../row.ts';
 import { asList, NO_LIMIT } from './words.ts';
 
 export const DATA_KEYS: readonly VerlRow[] = [
   means(
     'data.train_files',
     'tasks.files',
+    anything,
     ['a.parquet', ['a.parquet', 'b.parquet']],
     (value) => ({ 'tasks.files': asList(value) }),
-    { seeds: '004', values: 'a path or a list of paths' },
+    { values: 'a path or a list of paths' },
   ),
   means(
     'data.val_files',
     'validation.files',
+    anything,
     ['a.parquet', ['a.parquet', 'b.parquet']],
     (value) => ({ 'validation.files': asList(value) }),
-    { seeds: '004', values: 'a path or a list of paths' },
+    { values: 'a path or a list of paths' },
   ),
-  same('data.train_batch_size', 'tasksPerStep', [256, 128], { seeds: '004' }),
+  same('data.train_batch_size', 'tasksPerStep', [256, 128]),
   same('data.prompt_key', 'tasks.promptKey', ['prompt', 'question']),
   same('data.image_key', 'tasks.imageKey', ['images', 'pictures']),
   same('data.max_prompt_length', 'tasks.maxPromptTokens', [1024, 2048]),
   means(
     'data.max_response_length',
     ['limits.tokensPerTrajectory', 'limits.tokensPerReply'],
+    number,
     [1024, 2048],
-    (tokens: number) => ({ 'limits.tokensPerTrajectory': tokens, 'limits.tokensPerReply': tokens }),
+    (tokens) => ({ 'limits.tokensPerTrajectory': tokens, 'limits.tokensPerReply': tokens }),
     { note: 'all turns together, observations included; one reply may use all of it' },
   ),
   means(
     'data.filter_overlong_prompts',
     'tasks.tooLong',
+    flag,
     [true, false],
-    (filter: boolean, { option }) => ({ 'tasks.tooLong': filter ? 'filter' : option('tasks.tooLong') }),
+    (filter, { option }) => ({ 'tasks.tooLong': filter ? 'filter' : option('tasks.tooLong') }),
     { note: 'goes before data.truncation; tool schemas are counted', late: true },
   ),
   word(
@@ -43,19 +48,19 @@ export const DATA_KEYS: readonly VerlRow[] = [
   means(
     'data.shuffle',
     'order.kind',
+    flag,
     [true, false],
-    (shuffle: boolean, { option }) => ({ 'order.kind': shuffle ? option('order.kind') : 'sequential' }),
+    (shuffle, { option }) => ({ 'order.kind': shuffle ? option('order.kind') : 'sequential' }),
     { late: true },
   ),
   same('data.seed', 'seed', [1, 2]),
-  means('data.train_max_samples', 'tasks.limit', [100, -1], (rows: number) => ({
+  means('data.train_max_samples', 'tasks.limit', number, [100, -1], (rows) => ({
     'tasks.limit': rows < 0 ? null : rows,
   })),
-  means('data.val_max_samples', 'evaluation.tasks', [100, -1], (rows: number) => ({
+  means('data.val_max_samples', 'evaluation.tasks', number, [100, -1], (rows) => ({
     'evaluation.tasks': rows < 0 ? NO_LIMIT : rows,
   })),
   same('data.need_tools_kwargs', 'tasks.needToolsKwargs', [true, false], {
-    seeds: '000',
     note: 'also extra_info.need_tools_kwargs in a row',
   }),
   same(
@@ -73,8 +78,9 @@ export const DATA_KEYS: readonly VerlRow[] = [
   means(
     'data.sampler.class_name',
     ['order.kind'],
+    text,
     ['RandomCurriculumSampler', 'EasyToHardSampler'],
-    (name: string) => ({
+    (name) => ({
       'order.kind': /random/i.test(name)
         ? 'shuffle'
         : /zone/i.test(name)
@@ -83,21 +89,26 @@ export const DATA_KEYS: readonly VerlRow[] = [
             ? 'difficulty'
             : 'easy-to-hard',
     }),
-    { seeds: '004', note: 'the curriculum script: easy tasks first, by measured success; its name decides' },
+    { note: 'the curriculum script: easy tasks first, by measured success; its name decides' },
   ),
-  elsewhere(
+  noEffect(
     'data.sampler.class_path',
     'a Python module is not loaded; data.sampler.class_name chooses one of the samplers here',
     ['a.py', 'b.py'],
   ),
-  always('data.return_raw_chat', true, false, 'messages are always kept beside tokens', '002'),
+  always('data.return_raw_chat', true, false, 'messages are always kept beside tokens'),
   always('data.return_multi_modal_inputs', true, false, 'images always travel with their tokens'),
-  elsewhere('data.dataloader_num_workers', 'rows are read by the run itself', [8, 0]),
-  elsewhere('data.val_batch_size', 'validation runs all tasks at once, within `concurrency`', [null, 64]),
-  elsewhere('data.reward_fn_key', 'the column is data_source', ['data_source', 'x']),
-  elsewhere('data.filter_overlong_prompts_workers', 'as many as there are cores', [1, 8]),
-  elsewhere('data.trust_remote_code', 'no code of a model is run', [true, false]),
-  elsewhere('data.image_patch_size', "the model's own", [14, 16]),
+  noEffect('data.dataloader_num_workers', 'rows are read by the run itself', [8, 0]),
+  noEffect('data.val_batch_size', 'validation runs all tasks at once, within `concurrency`', [null, 64]),
+  always(
+    'data.reward_fn_key',
+    'data_source',
+    'source',
+    'the reward of a row is chosen by its column data_source',
+  ),
+  noEffect('data.filter_overlong_prompts_workers', 'as many as there are cores', [1, 8]),
+  noEffect('data.trust_remote_code', 'no code of a model is run', [true, false]),
+  noEffect('data.image_patch_size', "the model's own", [14, 16]),
   notYet(
     'data.gen_batch_size',
     null,

@@ -1,6 +1,7 @@
-import { elsewhere, means, miniBatchSize, notYet, same, shown, type VerlRow } from '../verl-row.ts';
+import { flag, number, orNull, text } from '../../lib/setting.ts';
+import { anything, means, miniBatchSize, noEffect, notYet, same, shown, type VerlRow } from '../row.ts';
 import { MODE_KEYS } from './modes.ts';
-import { asList, NO_LIMIT, RAY_BUSINESS, TRAINER_BUSINESS } from './words.ts';
+import { asList, NEEDS_GPU_TRAINER, NO_LIMIT, NO_RAY } from './words.ts';
 
 /** verl: −1 and 0 are never; here 0 is never. */
 const every = (value: number | null) => (value === null || value < 0 ? 0 : value);
@@ -14,47 +15,50 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   miniBatchSize('critic.ppo_mini_batch_size', 'algorithm.critic.miniBatches'),
   same('critic.model.path', 'algorithm.critic.model', ['a', 'b']),
   same('trainer.critic_warmup', 'algorithm.critic.warmupSteps', [0, 10]),
-  elsewhere('critic.*', TRAINER_BUSINESS, [true, 32]),
+  noEffect('critic.*', NEEDS_GPU_TRAINER, [true, 32]),
   same('trainer.total_epochs', 'epochs', [20, 15], {
-    seeds: '003 004',
     note: 'steps = epochs × tasks / tasksPerStep; total_training_steps goes before it',
   }),
   means(
     'trainer.total_training_steps',
     ['steps', 'epochs'],
+    orNull(number),
     [100, 200],
-    (steps: number | null) => (steps === null ? {} : { steps, epochs: null }),
+    (steps) => (steps === null ? {} : { steps, epochs: null }),
     { late: true },
   ),
   same('trainer.project_name', 'project', ['a', 'b']),
-  same('trainer.experiment_name', 'experiment', ['a', 'b'], { seeds: '000 001' }),
+  same('trainer.experiment_name', 'experiment', ['a', 'b']),
   same('trainer.default_local_dir', 'runDir', ['runs/a', 'runs/b']),
   means(
     'trainer.logger',
     'loggers',
+    anything,
     [['console', 'wandb'], 'console'],
     (value) => ({ loggers: asList(value) }),
-    { values: 'console, wandb, mlflow, tensorboard, file', note: 'seeds 000 and 002 log to W&B and MLflow' },
+    { values: 'console, wandb, mlflow, tensorboard, file' },
   ),
-  means('trainer.test_freq', 'evaluation.every', [20, -1], (steps: number) => ({
+  means('trainer.test_freq', 'evaluation.every', number, [20, -1], (steps) => ({
     'evaluation.every': every(steps),
   })),
   means(
     'trainer.save_freq',
     'checkpoints.every',
+    number,
     [20, -1],
-    (steps: number) => ({ 'checkpoints.every': every(steps) }),
+    (steps) => ({ 'checkpoints.every': every(steps) }),
     { note: 'the last step always leaves a checkpoint' },
   ),
-  means('trainer.max_actor_ckpt_to_keep', 'checkpoints.keep', [2, 5], (keep: number | null) => ({
+  means('trainer.max_actor_ckpt_to_keep', 'checkpoints.keep', orNull(number), [2, 5], (keep) => ({
     'checkpoints.keep': keep ?? NO_LIMIT,
   })),
   same('trainer.val_before_train', 'evaluation.before', [true, false]),
   means(
     'trainer.resume_mode',
     'resume',
+    text,
     ['auto', 'disable'],
-    (mode: string, { option, exists }) => {
+    (mode, { option, exists }) => {
       if (mode === 'disable') return { resume: false };
       if (mode !== 'auto')
         return {
@@ -72,27 +76,28 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   means(
     'trainer.val_only',
     ['steps', 'epochs', 'evaluation.before'],
+    flag,
     [false, true],
-    (only: boolean) => (only ? { steps: 0, epochs: null, 'evaluation.before': true } : {}),
+    (only) => (only ? { steps: 0, epochs: null, 'evaluation.before': true } : {}),
     { late: true, note: 'the evaluation before the first step is all there is; goes before the other keys' },
   ),
-  elsewhere('trainer.rollout_data_dir', 'every trajectory is in the run directory', [null, 'a']),
-  elsewhere('trainer.validation_data_dir', 'every trajectory is in the run directory', [null, 'a']),
-  elsewhere('trainer.log_val_generations', 'every trajectory is in the run directory', [0, 10]),
-  elsewhere('trainer.n_gpus_per_node', TRAINER_BUSINESS, [8, 4], '004'),
-  elsewhere('trainer.nnodes', TRAINER_BUSINESS, [1, 2]),
-  elsewhere('trainer.device', TRAINER_BUSINESS, ['cuda', 'npu']),
-  elsewhere('trainer.balance_batch', 'the trainer packs by tokens', [true, false]),
-  elsewhere('trainer.use_v1', 'there is one trainer loop here', [true, false]),
-  elsewhere('trainer.use_legacy_worker_impl', RAY_BUSINESS, ['auto', 'disable']),
-  elsewhere('trainer.ray_wait_register_center_timeout', RAY_BUSINESS, [300, 600]),
-  elsewhere('trainer.max_critic_ckpt_to_keep', 'the critic is in the same checkpoint', [1, 2]),
-  elsewhere('trainer.del_local_ckpt_after_load', 'checkpoints.keep decides', [true, false]),
-  elsewhere('trainer.default_hdfs_dir', 'checkpoints are written to local disk', [null, 'a']),
+  noEffect('trainer.rollout_data_dir', 'every trajectory is in the run directory', [null, 'a']),
+  noEffect('trainer.validation_data_dir', 'every trajectory is in the run directory', [null, 'a']),
+  noEffect('trainer.log_val_generations', 'every trajectory is in the run directory', [0, 10]),
+  noEffect('trainer.n_gpus_per_node', NEEDS_GPU_TRAINER, [8, 4]),
+  noEffect('trainer.nnodes', NEEDS_GPU_TRAINER, [1, 2]),
+  noEffect('trainer.device', NEEDS_GPU_TRAINER, ['cuda', 'npu']),
+  noEffect('trainer.balance_batch', 'the trainer packs by tokens', [true, false]),
+  noEffect('trainer.use_v1', 'there is one trainer loop here', [true, false]),
+  noEffect('trainer.use_legacy_worker_impl', NO_RAY, ['auto', 'disable']),
+  noEffect('trainer.ray_wait_register_center_timeout', NO_RAY, [300, 600]),
+  noEffect('trainer.max_critic_ckpt_to_keep', 'the critic is in the same checkpoint', [1, 2]),
+  noEffect('trainer.del_local_ckpt_after_load', 'checkpoints.keep decides', [true, false]),
+  notYet('trainer.default_hdfs_dir', null, 'hdfs://a', 'checkpoints on HDFS; they are written to local disk'),
   ...MODE_KEYS,
-  elsewhere('ray_kwargs.*', RAY_BUSINESS, [1, 2]),
-  elsewhere('ray_init.*', RAY_BUSINESS, [1, 2]),
-  elsewhere('hydra.*', RAY_BUSINESS, [1, 2]),
-  elsewhere('defaults', RAY_BUSINESS, [['ppo_trainer'], ['_self_']]),
-  elsewhere('global_profiler.*', RAY_BUSINESS, [1, 2]),
+  noEffect('ray_kwargs.*', NO_RAY, [1, 2]),
+  noEffect('ray_init.*', NO_RAY, [1, 2]),
+  noEffect('hydra.*', NO_RAY, [1, 2]),
+  noEffect('defaults', NO_RAY, [['ppo_trainer'], ['_self_']]),
+  noEffect('global_profiler.*', NO_RAY, [1, 2]),
 ];

@@ -1,5 +1,6 @@
 import { ConfigError } from '../../errors.ts';
-import { means, notYet, same, shown, type VerlRow, word } from '../verl-row.ts';
+import { flag, number, orNull, text } from '../../lib/setting.ts';
+import { anything, means, notYet, numbers, same, shown, type VerlRow, word } from '../row.ts';
 import { chosenLoss, ESTIMATORS, LOSS_TYPES } from './algorithm-words.ts';
 import { asList, KL_ESTIMATORS } from './words.ts';
 
@@ -52,7 +53,6 @@ function notOfBypassRatios(row: VerlRow): VerlRow {
 
 export const ALGORITHM_KEYS: readonly VerlRow[] = [
   word('algorithm.adv_estimator', 'algorithm.name', ESTIMATORS, {
-    seeds: '000 004',
     note: 'gae is PPO with a critic',
   }),
   same('algorithm.gamma', 'algorithm.discount', [1, 0.99]),
@@ -61,8 +61,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.use_kl_in_reward',
     ['algorithm.kl.as', 'algorithm.kl.estimator'],
+    flag,
     [true, false],
-    (on: boolean, { option, isGiven }): Record<string, unknown> => {
+    (on, { option, isGiven }) => {
       if (!on) return { 'algorithm.kl.as': option('algorithm.kl.as') };
       const isChosen = isGiven('algorithm.kl_penalty') || isGiven('algorithm.kl.estimator');
       return { 'algorithm.kl.as': 'reward', ...(isChosen ? {} : { 'algorithm.kl.estimator': 'k1' }) };
@@ -80,8 +81,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.filter_groups.metric',
     'algorithm.dynamicSampling.metric',
+    orNull(text),
     ['acc', 'score'],
-    (metric: string | null) => ({
+    (metric) => ({
       'algorithm.dynamicSampling.metric':
         metric === null || /^(score|seq_reward|seq_final_reward)$/.test(metric)
           ? 'reward'
@@ -97,8 +99,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.filter_groups.max_num_gen_batches',
     'algorithm.dynamicSampling.maxRefills',
+    number,
     [10, 0],
-    (batches: number) => ({ 'algorithm.dynamicSampling.maxRefills': batches > 0 ? batches - 1 : -1 }),
+    (batches) => ({ 'algorithm.dynamicSampling.maxRefills': batches > 0 ? batches - 1 : -1 }),
     {
       note: 'the first is no refill: 10 are 9 refills; 0 is no limit. Then a step goes on with fewer groups',
     },
@@ -107,8 +110,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.gdpo_reward_keys',
     'algorithm.gdpo.weights',
+    anything,
     [['a'], ['a', 'b']],
-    (keys: unknown) => ({
+    (keys) => ({
       'algorithm.gdpo.weights': Object.fromEntries(asList(keys).map((key) => [partOf(key), 1])),
     }),
     { note: 'parts of what compute_score gives: a is our score/a' },
@@ -116,12 +120,13 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.gdpo_reward_weights',
     'algorithm.gdpo.weights',
+    orNull(numbers),
     [
       [1, 2],
       [2, 1],
     ],
-    (weights: readonly number[] | null, { option }) => {
-      const keys = Object.keys(option('algorithm.gdpo.weights') as object);
+    (weights, { option }) => {
+      const keys = Object.keys(Object(option('algorithm.gdpo.weights')));
       if (weights === null) return {};
       if (!Array.isArray(weights) || weights.length !== keys.length) {
         throw new ConfigError(
@@ -135,6 +140,7 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.rollout_correction.rollout_is_threshold',
     ['algorithm.correction.low', 'algorithm.correction.high'],
+    anything,
     [2, '0.5_5.0'],
     (value) => ({
       'algorithm.correction.low': bounds(value).low,
@@ -144,8 +150,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.rollout_correction.rollout_rs',
     'algorithm.correction.rejection',
+    orNull(text),
     [null, 'token_k1'],
-    (value: string | null) => ({
+    (value) => ({
       'algorithm.correction.rejection': value === null ? [] : value.split(',').map(statistic),
     }),
     { values: 'null, or a comma list of token_k1 … seq_max_k3' },
@@ -153,8 +160,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.rollout_correction.rollout_rs_threshold',
     'algorithm.correction.rejectionBounds',
+    anything,
     [2, '0.5_3.0'],
-    (value: unknown) => ({
+    (value) => ({
       'algorithm.correction.rejectionBounds':
         value === null
           ? []
@@ -165,14 +173,15 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
     }),
     { values: '2, 0.5_3.0, or a comma list, one for each of rollout_rs' },
   ),
-  means('algorithm.rollout_correction.bypass_mode', 'algorithm.old', [true, false], (bypass: boolean) => ({
+  means('algorithm.rollout_correction.bypass_mode', 'algorithm.old', flag, [true, false], (bypass) => ({
     'algorithm.old': bypass ? 'behaviour' : 'recompute',
   })),
   means(
     'algorithm.rollout_correction.loss_type',
     'algorithm.loss',
+    text,
     ['ppo_clip', 'reinforce'],
-    (type: string, { option }) => {
+    (type, { option }) => {
       if (option('algorithm.old') !== 'behaviour') {
         return {
           note: `algorithm.rollout_correction.loss_type=${shown(type)}: not used: not in bypass mode`,
@@ -200,8 +209,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.rollout_correction.rollout_is_batch_normalize',
     'algorithm.correction.normalize',
+    flag,
     [true, false],
-    (on: boolean, { option }) => {
+    (on, { option }) => {
       const isInPass =
         option('algorithm.old') === 'behaviour' && option('algorithm.correction.weights') !== 'off';
       return on && isInPass
@@ -216,8 +226,9 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.use_pf_ppo',
     'algorithm.filtration.method',
+    flag,
     [true, false],
-    (on: boolean, { option }) => ({
+    (on, { option }) => ({
       'algorithm.filtration.method': on
         ? option('algorithm.filtration.method') === 'off'
           ? 'power'

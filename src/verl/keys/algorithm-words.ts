@@ -1,9 +1,9 @@
 import { ConfigError } from '../../errors.ts';
-import { type Setting, usualOf } from '../../lib/setting.ts';
+import { number, type Setting, usualOf } from '../../lib/setting.ts';
 import { groupOf, ownSettings } from '../../training/algorithm-settings.ts';
 import { algorithmNamed, ownerOfLoss } from '../../training/described-algorithm.ts';
 import { ALGORITHMS } from '../../training/parts.ts';
-import { means, type ReadingContext, same, shown, type VerlRow } from '../verl-row.ts';
+import { means, type ReadingContext, same, shown, type VerlRow } from '../row.ts';
 
 /** What the algorithms' own files say about verl (`definition.verl`), as rows of the table. */
 
@@ -52,8 +52,9 @@ export function keyOfLosses(key: string, common: string, samples: readonly [numb
   return means(
     key,
     [common, ...takers.map(({ path }) => path)],
+    number,
     samples,
-    (value: number, context) => ({
+    (value, context) => ({
       [takers.find(({ made }) => made === chosenLoss(context))?.path ?? common]: value,
     }),
     { late: true, note: takers.map(({ made, path }) => `with ${made.definition.title}: ${path}`).join('; ') },
@@ -82,8 +83,9 @@ function endOfPair(key: string, path: string, at: number, schema: Setting): Verl
   return means(
     key,
     path,
+    number,
     [Number(usual[at]), Number(usual[at]) * 2],
-    (value: number, { option }) => {
+    (value, { option }) => {
       const pair = option(path);
       if (!Array.isArray(pair)) throw new ConfigError(`${path} is ${shown(pair)}; use two numbers`);
       return { [path]: pair.with(at, value) };
