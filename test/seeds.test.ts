@@ -262,7 +262,9 @@ reward_shaping:
       agent: { default: 'tool_agent' },
       servers: { engine: 'sglang', tensorParallel: 2, memoryShare: 0.6 },
     });
-    expect(notes).toEqual([expect.stringContaining('trainer.n_gpus_per_node=8: the trainer')]);
+    expect(notes).toEqual([
+      expect.stringContaining('trainer.n_gpus_per_node=8: no effect: it needs a trainer on GPUs'),
+    ]);
     expect(missing).toContain('tasks.files: there is no file $HOME/data/gsm8k_tool/train.parquet');
   });
 

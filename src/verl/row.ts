@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { ConfigError } from '../errors.ts';
 import { kind, number, wrongValue } from '../lib/setting.ts';
-import type { DescribedRun } from '../options/schema.ts';
 
 /** What a key's value means here. */
 export interface Reading {
@@ -13,17 +12,16 @@ export interface Reading {
   readonly refuse?: string;
 }
 
-type ValueAt<T, P extends string> = P extends keyof T
-  ? T[P]
-  : P extends `${infer Group}.${infer Rest}`
-    ? Group extends keyof T
-      ? ValueAt<T[Group], Rest>
-      : unknown
-    : unknown;
+/** Types of the options that rows look at; the schema has checked them. */
+interface ReadOptions {
+  readonly tasksPerStep: number;
+  readonly 'agent.config': Readonly<Record<string, unknown>>;
+  readonly 'trainer.options': Readonly<Record<string, unknown>>;
+}
 
 export interface ReadingContext {
   /** An option as it stands: given, or its default. */
-  option<P extends string>(path: P): ValueAt<DescribedRun, P>;
+  option<P extends string>(path: P): P extends keyof ReadOptions ? ReadOptions[P] : unknown;
   /** Whether a key, ours or verl's, was given anywhere. */
   isGiven(key: string): boolean;
   exists(path: string): boolean;
