@@ -102,7 +102,9 @@ export class Rollout<T> implements GroupRollout<T> {
     await Promise.all(
       Array.from({ length: attempts }, (_, number) => this.#slots.run(() => attempt(number))),
     );
-    const scored = await scoreGroup(firstOf(ended, wanted), { ...this.#scoring, signal: stopped });
+    const first = firstOf(ended, wanted);
+    if (this.#scoredAlone) return { taskIndex: index, task, attempts: first };
+    const scored = await scoreGroup(first, { ...this.#scoring, signal: stopped });
     return { taskIndex: index, task, attempts: scored };
   }
 

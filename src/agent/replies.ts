@@ -8,7 +8,7 @@ import type { Spans } from '../lib/spans.ts';
 import type { Budget } from './budget.ts';
 import type { Ending } from './ending.ts';
 import type { Limits } from './limits.ts';
-import { runCalls, type ToolSetting } from './run-calls.ts';
+import { callRunner, type ToolSetting } from './run-calls.ts';
 import type { Sampling } from './sampling.ts';
 import type { Tool } from './tool.ts';
 import { generateWhole } from './whole-reply.ts';
@@ -73,6 +73,7 @@ export class Replies {
   of(chat: number, tools: readonly Tool[]): ReplySampler {
     const { budget } = this.#setting;
     let replies = 0;
+    const checkRoom = (turn: number) => budget.checkObeyed(turn, replies);
     return {
       sample: async (prompt, options) => {
         const turn = budget.beginTurn(replies);
@@ -80,11 +81,8 @@ export class Replies {
         replies++;
         return reply;
       },
-      run: (turn, calls) => {
-        budget.checkObeyed(turn, replies);
-        return runCalls(turn, calls, tools, this.#setting);
-      },
-      checkRoom: (turn) => budget.checkObeyed(turn, replies),
+      run: callRunner(tools, checkRoom, this.#setting),
+      checkRoom,
     };
   }
 
