@@ -293,7 +293,7 @@ describe('refused before anything starts', () => {
       /is not a run directory/,
     );
     expect((await rollcall(['export', folder, '--to', 'board=x'])).stderr).toMatch(
-      /use mlflow, wandb, tensorboard/,
+      /use tensorboard, mlflow, wandb, weave, otlp/,
     );
   });
 });
