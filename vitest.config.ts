@@ -13,7 +13,7 @@ export default defineConfig({
     ],
   },
   test: {
-    include: ['{src,testing,test,examples}/**/*.test.ts'],
+    include: ['{src,testing,test,examples,recipes}/**/*.test.ts'],
     reporters: [
       'default',
       new SkippedReporter(),

@@ -23,6 +23,7 @@ export {
   toA2aSkills,
   toMcpTool,
 } from '../agent/tool-schemas.ts';
+export { calculatorTool } from '../agent/tools/calculator.ts';
 export { codeTool } from '../agent/tools/code-tool.ts';
 export { angleTool, geometryTool } from '../agent/tools/geometry-tools.ts';
 export {
@@ -32,4 +33,5 @@ export {
   type SearchDocument,
 } from '../agent/tools/local-search.ts';
 export { symbolicTool } from '../agent/tools/symbolic-tool.ts';
+export { evaluateExpression } from '../lib/expression.ts';
 export type { JsonSchema, ToolCall, ToolRun, ToolSchema } from '../types.ts';

@@ -2,6 +2,7 @@ import { evaluateExpression } from '../../lib/expression.ts';
 import type { ToolSchema } from '../../types.ts';
 import { type Tool, tool } from '../tool.ts';
 
+/** What the model is shown of the calculator. */
 export const CALCULATOR_SCHEMA: ToolSchema = {
   type: 'function',
   function: {
@@ -15,6 +16,7 @@ export const CALCULATOR_SCHEMA: ToolSchema = {
   },
 };
 
+/** A calculator for arithmetic: `1,000`, `2**3`, `50% of 80` and `2(3+4)` are understood too. */
 export function calculatorTool(schema: ToolSchema = CALCULATOR_SCHEMA): Tool {
   const { name, description, parameters } = schema.function;
   return tool({

@@ -1,0 +1,140 @@
+/** The two stages of the recipe and how a model is measured, as functions of where it runs. */
+import { type Agent, evaluate, loadChatFormat, sft, type TrainOptions } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
+import type { InferenceServer, TrainerFactory } from 'rollcall/ports';
+import { demonstrations } from './demonstrations.ts';
+import { type Problem, problems } from './problems.ts';
+import {
+  correct,
+  countCalls,
+  fromCall,
+  isFromCall,
+  isRight,
+  solver,
+  toolRuns,
+  validCalls,
+} from './solver.ts';
+
+export const LIMITS = { turns: 10, tokensPerReply: 200, tokensPerTrajectory: 700, contextTokens: 1536 };
+
+/** Held out of the training problems, for the curve; the test set is only measured. */
+const HELD_OUT = 200;
+
+export interface WarmStartOptions {
+  readonly model: string;
+  readonly runDir: string;
+  readonly trainer: TrainerFactory;
+  /** Demonstrations to imitate once; default all that can be made. */
+  readonly count?: number;
+  readonly onStep?: (line: string) => void;
+}
+
+/** Imitates demonstrations once and returns the folder of the model. */
+export async function warmStart({
+  model,
+  runDir,
+  trainer,
+  count,
+  onStep,
+}: WarmStartOptions): Promise<string> {
+  const shown = await demonstrations(await problems('train'), count ?? Number.POSITIVE_INFINITY);
+  const demonstrationsPerStep = Math.min(32, shown.length);
+  const steps = Math.floor(shown.length / demonstrationsPerStep);
+  let folder: string | undefined;
+  for await (const { step, metrics, model: saved } of sft({
+    model,
+    runDir,
+    trainer,
+    demonstrations: shown,
+    demonstrationsPerStep,
+    steps,
+    adam: { learningRate: 1e-5 },
+    warmupSteps: Math.min(10, steps - 1),
+    checkpointEvery: 0,
+  })) {
+    folder = saved;
+    onStep?.(`${step}/${steps} loss ${metrics['train/loss']?.toFixed(3)}`);
+  }
+  return folder!;
+}
+
+/** What GRPO trains with; `servers` and `trainer` say where. */
+export async function trainOptions(
+  where: Pick<TrainOptions<Problem>, 'model' | 'servers' | 'trainer' | 'runDir'>,
+  { seed = 1, steps = 90, tasksPerStep = 32 } = {},
+): Promise<TrainOptions<Problem>> {
+  const all = await problems('train');
+  const tasks = all.take(all.length - HELD_OUT);
+  return {
+    ...where,
+    seed,
+    steps,
+    tasks,
+    validation: await all.filter((_, index) => index >= all.length - HELD_OUT),
+    agent: solver(),
+    rewards: [correct, validCalls, fromCall],
+    algorithm: grpo({ clip: [0.2, 0.28] }),
+    tasksPerStep,
+    attemptsPerTask: 8,
+    concurrency: 1024,
+    limits: LIMITS,
+    optimizer: { learningRate: 3e-6, weightDecay: 0 },
+    evaluation: { every: 15, tasks: HELD_OUT },
+    checkpoints: { every: 0 },
+  };
+}
+
+export interface Measured {
+  readonly problems: number;
+  readonly accuracy: number;
+  /** Share of all calls that the calculator could evaluate. */
+  readonly validCalls: number;
+  readonly callsPerProblem: number;
+  /** Share of the solved problems in which the calculator was called. */
+  readonly solvedWithCalls: number;
+  /** Share of the solved problems whose answer is the result of one of the trajectory's own calls. */
+  readonly answerFromCall: number;
+  readonly sampledTokens: number;
+  readonly seconds: number;
+}
+
+/** One greedy attempt at each test problem, on a server that has the weights to be measured. */
+export async function measure(
+  model: string,
+  server: Pick<InferenceServer, 'generate'>,
+  { agent = solver(), count }: { readonly agent?: Agent<Problem>; readonly count?: number | undefined } = {},
+): Promise<Measured> {
+  const test = await problems('test');
+  const tasks = test.take(count ?? test.length);
+  const began = performance.now();
+  const { groups } = await evaluate<Problem>({
+    name: 'test',
+    tasks,
+    agent,
+    server,
+    format: await loadChatFormat(model),
+    rewards: [correct],
+    limits: LIMITS,
+    sampling: { temperature: 0 },
+    concurrency: 1024,
+    step: 0,
+    seed: 1,
+  });
+  const seconds = (performance.now() - began) / 1000;
+  const done = groups.flatMap(({ attempts }) => attempts.map(({ trajectory }) => trajectory));
+  const solved = done.filter((trajectory) => isRight(trajectory.task, trajectory));
+  const calls = done.map(countCalls);
+  const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
+  const share = (part: number, whole: number) => (whole === 0 ? 0 : part / whole);
+  const all = sum(calls.map((one) => one.all));
+  return {
+    problems: done.length,
+    accuracy: share(solved.length, done.length),
+    validCalls: share(sum(calls.map((one) => one.valid)), all),
+    callsPerProblem: share(all, done.length),
+    solvedWithCalls: share(solved.filter((one) => toolRuns(one).length > 0).length, solved.length),
+    answerFromCall: share(solved.filter(isFromCall).length, solved.length),
+    sampledTokens: sum(done.flatMap((one) => one.segments.map(({ sampled }) => sum([...sampled])))),
+    seconds,
+  };
+}

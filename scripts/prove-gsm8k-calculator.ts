@@ -1,0 +1,152 @@
+/**
+ * A real model learns GSM8K with a calculator, on one GPU: `npm run prove gsm8k-calculator -- --model DIR --url URL`.
+ * DIR is Qwen2.5-Coder-1.5B-Instruct after `rollcall model mend`; at URL a vLLM serves it. Imitation of calls made from
+ * GSM8K's annotations, then GRPO; the whole test set before, between and after, and once with a broken calculator.
+ * Environment: GSM8K names the folder with train.jsonl and test.jsonl.
+ */
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Group, servers, train } from 'rollcall';
+import type { InferenceServer } from 'rollcall/ports';
+import { torch } from 'rollcall/torch';
+import type { Problem } from '../recipes/gsm8k-calculator/problems.ts';
+import { type Measured, measure, trainOptions, warmStart } from '../recipes/gsm8k-calculator/recipe.ts';
+import { brokenCalculator, solver } from '../recipes/gsm8k-calculator/solver.ts';
+import { readFlags } from './flags.ts';
+import { atLeast, atMost, conclude } from './verdict.ts';
+
+const flags = readFlags(
+  {
+    model: 'models/qwen2.5-coder-1.5b-mended',
+    url: 'http://127.0.0.1:8100',
+    engine: 'vllm',
+    runs: 'runs/gsm8k-calculator',
+    seed: '1',
+    steps: '90',
+    'tasks-per-step': '32',
+    /** 0: all that can be made. */
+    demonstrations: '0',
+    /** Test problems; 0: all 1,319. */
+    test: '0',
+    /** A folder after imitation, instead of imitating again. */
+    'warm-start': '',
+    'most-minutes': '20',
+    compile: false,
+    recompute: '1',
+    /** Weights go through the memory of the GPU that trainer and server share, not through files. */
+    push: false,
+  },
+  { steps: '2', 'tasks-per-step': '4', demonstrations: '64', test: '16' },
+);
+const say = (line: string) => console.error(line);
+const count = Number(flags.test) || undefined;
+const began = performance.now();
+const trainer = torch({
+  compile: flags.compile,
+  recompute: Number(flags.recompute),
+  ...(flags.push && { push: [flags.url] }),
+});
+const fleet = servers({ urls: [flags.url], engine: flags.engine });
+
+/** Measures what the server has; with `weights`, after loading those. */
+async function measured(name: string, weights?: string, agent = solver()): Promise<Measured> {
+  const [server] = (await fleet.open(flags.model)) as [InferenceServer];
+  try {
+    if (weights !== undefined) await server.update({ kind: 'disk', version: 0, path: weights });
+    const result = await measure(flags.model, server, { agent, count });
+    say(`${name}: ${JSON.stringify(result)}`);
+    return result;
+  } finally {
+    await server.close();
+  }
+}
+
+/** Tokens that an update computes: the prompt of a group once, and everything after it. */
+function computedTokens(groups: readonly Group<Problem>[]): number {
+  let tokens = 0;
+  for (const { attempts } of groups) {
+    const segments = attempts.flatMap(({ trajectory }) => trajectory.segments);
+    const prompts = segments.map(({ sampled }) => Math.max(0, sampled.indexOf(1)));
+    tokens +=
+      Math.max(0, ...prompts) + segments.reduce((sum, { ids }, at) => sum + ids.length - prompts[at]!, 0);
+  }
+  return tokens;
+}
+
+await mkdir(flags.runs, { recursive: true });
+const before = await measured('before');
+const imitationBegan = performance.now();
+const warm =
+  flags['warm-start'] ||
+  (await warmStart({
+    model: flags.model,
+    runDir: join(flags.runs, `warm-start-${flags.seed}`),
+    trainer,
+    ...(Number(flags.demonstrations) > 0 && { count: Number(flags.demonstrations) }),
+    onStep: say,
+  }));
+const imitationSeconds = (performance.now() - imitationBegan) / 1000;
+const imitated = await measured('after imitation', warm);
+
+const options = await trainOptions(
+  { model: warm, servers: fleet, trainer, runDir: join(flags.runs, `seed-${flags.seed}`) },
+  { seed: Number(flags.seed), steps: Number(flags.steps), tasksPerStep: Number(flags['tasks-per-step']) },
+);
+const curve: Record<string, number | undefined>[] = [];
+for await (const { step, metrics, groups, notices } of train(options)) {
+  for (const notice of notices) say(notice);
+  const seconds = (name: string) => metrics[`timing_s/${name}`];
+  const point = {
+    step,
+    reward: metrics['critic/score/mean'],
+    heldOut: Object.entries(metrics).find(([name]) => /^val-core\/.*reward\/mean@1$/.test(name))?.[1],
+    correct: metrics['reward/correct/mean'],
+    sampling: seconds('gen'),
+    update: seconds('update_actor'),
+    weights: seconds('update_weights'),
+    whole: seconds('step'),
+    tokens: computedTokens(groups),
+    gap: metrics['training/rollout_probs_diff_mean'],
+  };
+  curve.push(point);
+  say(JSON.stringify(point));
+  if (performance.now() - began > 60_000 * Number(flags['most-minutes'])) {
+    say(`stopped after step ${step}: ${flags['most-minutes']} minutes are over`);
+    break;
+  }
+}
+const trainedSeconds = (performance.now() - began) / 1000;
+const after = await measured('after GRPO');
+const broken = await measured('with a broken calculator', undefined, solver([brokenCalculator]));
+
+const median = (name: string) => {
+  const values = curve.flatMap((point) => (point.step ? (point[name] ?? []) : [])).sort((a, b) => a - b);
+  return values[Math.floor(values.length / 2)] ?? Number.NaN;
+};
+const parameters = 1_543_714_304;
+const utilisation = (6 * parameters * median('tokens')) / median('update') / 989e12;
+await writeFile(join(flags.runs, `curve-${flags.seed}.json`), JSON.stringify(curve));
+conclude(
+  [
+    atLeast('accuracy on the test set, percent', 100 * after.accuracy, 68),
+    atLeast('valid calls, percent', 100 * after.validCalls, 97),
+    atLeast('answers that are the result of a call, percent of the solved', 100 * after.answerFromCall, 85),
+    atLeast('points lost with a broken calculator', 100 * (after.accuracy - broken.accuracy), 25),
+    atMost('minutes of imitation and GRPO', trainedSeconds / 60, 20),
+    atMost('seconds for weights to reach the server', median('weights'), 0.6),
+    atLeast('model FLOPs utilisation of the update, percent', 100 * utilisation, 45),
+  ],
+  {
+    before,
+    imitated,
+    after,
+    broken,
+    imitationSeconds,
+    steps: curve.length - 1,
+    seconds: Object.fromEntries(
+      ['sampling', 'update', 'weights', 'whole'].map((name) => [name, median(name)]),
+    ),
+    tokensPerUpdate: median('tokens'),
+    utilisation,
+  },
+);
