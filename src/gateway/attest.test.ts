@@ -64,3 +64,33 @@ test('weights that did not move prove nothing, and another model is seen at once
     why: expect.stringContaining('2.00 off'),
   });
 });
+
+test('a server that keeps part of the old weights is told from one that has all and from one that has none', () => {
+  const { now, step, seen } = simulate(5, 0.1, 1e-5);
+  const attestor = new Attestor([]);
+  const first = now();
+  for (const name of ['true', 'part']) attestor.judge(name, seen(first), first);
+  step();
+  // As a model whose tied output layer stays behind: a third of the move is missing.
+  const part = now().map((value, at) => value - 0.3 * (value - first[at]!));
+  expect(attestor.judge('true', seen(now()), now()).state).toBe('proved');
+  expect(attestor.judge('part', seen(part), now())).toMatchObject({
+    state: 'failed',
+    why: expect.stringMatching(
+      /^it took only part of the weights: its log-probs are \S+e-2 off, and were \S+e-6 off/,
+    ),
+  });
+});
+
+test('rounding that repeats itself while the weights hardly move does not convict a sound server', () => {
+  const { now, seen } = simulate(6, 0, 0.03);
+  const first = now();
+  const rounding = seen(first).map((value, at) => value - first[at]!);
+  const attestor = new Attestor([]);
+  for (let sync = 0; sync < 200; sync++) {
+    // Straight against the rounding, the direction in which a sound server looks most like an old one.
+    const trainer = first.map((value, at) => value - 1e-4 * sync * rounding[at]!);
+    const server = trainer.map((value, at) => value + rounding[at]!);
+    expect(attestor.judge('a', server, trainer).state).not.toBe('failed');
+  }
+});

@@ -5,8 +5,11 @@
  *   E = Σ (s − o)² − (s − n)²     is  +Σ (n − o)²  on a server that has n, and  −Σ (n − o)²  on one that still has o,
  *
  * each ± 2σ √Σ(n − o)² by the noise σ of an engine's arithmetic. E is summed over syncs until it stands clear of the
- * noise; before that a server is unproven, which is no failure. A server that declares the trainer's arithmetic must
- * agree at once; a server that offers a checksum of its weights must show another one when they have moved.
+ * noise; before that a server is unproven, which is no failure. Rounding repeats itself from sync to sync, so while the
+ * weights have moved less than the residual (s − n)² of the first look, and the server is no further off than then, it is
+ * not held to have older ones. A residual far above the first look's, and a fair share of all that the trainer has moved
+ * since, is of a server that took only part of the weights. A server that declares the trainer's arithmetic must agree at
+ * once; a server that offers a checksum of its weights must show another one when they have moved.
  */
 import type { InferenceServer } from '../inference/server.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
@@ -26,6 +29,14 @@ const CLEAR = 5;
 const OTHER_MODEL = 0.5;
 /** Mean distance where server and trainer declare the same arithmetic. */
 const SAME_ARITHMETIC = 1e-4;
+/** Residual, as a multiple of the first look's, above which old weights can be told from noise. All are of squares. */
+const ABOVE_NOISE = 1.5;
+/** The same, above which part of the weights are missing: five times the distance. */
+const PART_MISSING = 25;
+/** Of the move since the first look: a tenth of its distance. */
+const SHARE_OF_MOVE = 0.01;
+/** Below a distance of 1e-4 nothing is missing. */
+const LEAST_MISSING = 1e-8;
 
 interface Evidence {
   /** The trainer's log-probs at the last version proved here. */
@@ -34,6 +45,8 @@ interface Evidence {
   moved: number;
   /** The least squared residual per token seen: the engine's noise. */
   noise: number;
+  /** The trainer's log-probs at the first look, and the squared residual then. */
+  readonly first: { readonly trainer: Float32Array; readonly residual: number };
 }
 
 type Attested = Pick<InferenceServer, 'generate' | 'info' | 'checksum'>;
@@ -99,21 +112,33 @@ export class Attestor {
         };
       }
       const noise = meanOf(server, (value, at) => (value - now[at]!) ** 2);
-      this.#evidence.set(name, { proved: now, sum: 0, moved: 0, noise });
+      const first = { trainer: now, residual: noise };
+      this.#evidence.set(name, { proved: now, sum: 0, moved: 0, noise, first });
       return { name, state: 'unproven', distance };
     }
-    const { proved } = known;
+    const { proved, first } = known;
     const old = meanOf(server, (value, at) => (value - proved[at]!) ** 2);
     const present = meanOf(server, (value, at) => (value - now[at]!) ** 2);
     known.noise = Math.min(Math.max(known.noise, 1e-14), Math.max(old, 1e-14), Math.max(present, 1e-14));
+    const movedInAll = meanOf(now, (value, at) => (value - first.trainer[at]!) ** 2);
+    const missing = Math.max(PART_MISSING * first.residual, SHARE_OF_MOVE * movedInAll, LEAST_MISSING);
     known.sum += (old - present) * now.length;
-    known.moved += meanOf(now, (value, at) => (value - proved[at]!) ** 2) * now.length;
+    const move = meanOf(now, (value, at) => (value - proved[at]!) ** 2);
+    known.moved += move * now.length;
     const unclear = CLEAR * 2 * Math.sqrt(known.noise * known.moved);
     if (known.moved === 0 || Math.abs(known.sum) <= unclear) return { name, state: 'unproven', distance };
     if (known.sum > 0) {
-      this.#evidence.set(name, { proved: now, sum: 0, moved: 0, noise: known.noise });
+      if (present > missing) {
+        const why =
+          `it took only part of the weights: its log-probs are ${distance.toExponential(1)} off, ` +
+          `and were ${Math.sqrt(first.residual).toExponential(1)} off with the first`;
+        return { name, state: 'failed', distance, why };
+      }
+      this.#evidence.set(name, { proved: now, sum: 0, moved: 0, noise: known.noise, first });
       return { name, state: 'proved', distance };
     }
+    if (move < first.residual && present < ABOVE_NOISE * first.residual)
+      return { name, state: 'unproven', distance };
     return { name, state: 'failed', distance, why: 'it still has the weights of an older version' };
   }
 
