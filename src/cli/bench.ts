@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { ConfigError } from '../errors.ts';
@@ -7,6 +8,7 @@ import { realClock, sleep } from '../lib/clock.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
 import { createRandom, hashSeed } from '../lib/random.ts';
 import { semaphore } from '../lib/semaphore.ts';
+import { apiKeyOption } from './api-key.ts';
 import { number, whole, wholes } from './number.ts';
 
 interface BenchFlags {
@@ -19,6 +21,8 @@ interface BenchFlags {
   readonly replyTokens: number;
   readonly resultTokens: number;
   readonly toolMs: number;
+  readonly vocabulary?: number;
+  readonly apiKey?: string;
   readonly json?: boolean;
 }
 
@@ -37,6 +41,8 @@ export function registerBench(program: Command): void {
     .option('--reply-tokens <n>', 'of a reply at most; a model may end earlier', whole(1), 128)
     .option('--result-tokens <n>', 'of what answers a reply', whole(0), 64)
     .option('--tool-ms <n>', 'between a reply and the next turn', number(0), 0)
+    .option('--vocabulary <n>', 'ids below it are used; default those that the server makes of a text', whole(32))
+    .addOption(apiKeyOption())
     .option('--json', 'one JSON object a measurement')
     .addHelpText(
       'after',
@@ -48,13 +54,16 @@ export function registerBench(program: Command): void {
 
 async function benchServers(flags: BenchFlags): Promise<void> {
   const engine = engineNamed(flags.engine, '--engine');
-  const servers = flags.url.map((url) => engine.connect({ url }));
+  const { apiKey } = flags;
+  const servers = flags.url.map((url) => engine.connect({ url, apiKey }));
   const front = gateway(servers, { log: (line) => process.stderr.write(`${line}\n`) });
   const stop = new AbortController();
+  setMaxListeners(0, stop.signal); // every request listens
   const onSignal = () => stop.abort(new ConfigError('interrupted'));
   process.once('SIGINT', onSignal);
   try {
     const { model, vocabulary, contextTokens } = await front.info();
+    const ids = await usableIds(servers[0]!, flags.vocabulary ?? vocabulary);
     const longest = Math.max(...flags.turns);
     const needed = flags.promptTokens + longest * flags.replyTokens + (longest - 1) * flags.resultTokens;
     if (needed > contextTokens) {
@@ -65,7 +74,7 @@ async function benchServers(flags: BenchFlags): Promise<void> {
     }
     if (!flags.json) console.log(`${model} on ${flags.url.length} servers\n${header()}`);
     for (const turns of flags.turns) {
-      const measured = await measure(front, { ...flags, turns }, vocabulary || 1000, stop.signal);
+      const measured = await measure(front, { ...flags, turns }, ids, stop);
       console.log(flags.json ? JSON.stringify(measured) : row(measured));
     }
   } finally {
@@ -90,21 +99,39 @@ interface Measured {
 
 /** Below this an id may be a special token. */
 const FIRST_ID = 10;
+/** Of many kinds, so that a tokenizer makes many ids of it. */
+const TEXT = `
+The quick brown fox jumps over the lazy dog; 0123456789 = 3.14159 + "quoted" (text) [list] {set} <tag> #1 @home $5 50% a&b *
+function add(first, second) { return first + second; } // naïve café, Straße, ¿qué?, 東京, 한국, Привет, שלום, مرحبا, 😀
+ABCDEFGHIJKLMNOPQRSTUVWXYZ abcdefghijklmnopqrstuvwxyz: how many apples does Anna have when she buys four more than she sold?
+`;
+
+/** An id that a model does not have makes vLLM refuse the request, and ends SGLang altogether. */
+async function usableIds(
+  server: { tokenize(text: string): Promise<readonly number[] | undefined> },
+  vocabulary: number,
+): Promise<readonly number[]> {
+  if (vocabulary > 0) return Array.from({ length: vocabulary - FIRST_ID }, (_, at) => FIRST_ID + at);
+  const ids = await server.tokenize(TEXT);
+  if (ids) return [...new Set(ids)];
+  throw new ConfigError('the server has no /tokenize, which would say what ids it knows; give --vocabulary');
+}
 
 async function measure(
   front: Gateway,
   flags: Omit<BenchFlags, 'turns'> & { readonly turns: number },
-  vocabulary: number,
-  signal: AbortSignal,
+  usable: readonly number[],
+  stop: AbortController,
 ): Promise<Measured> {
   const { turns, trajectories, promptTokens, replyTokens, resultTokens, toolMs } = flags;
+  const { signal } = stop;
   const clock = realClock();
   const slots = semaphore(flags.concurrency);
   const seconds: number[] = [];
   const seen = { sampled: 0, prompt: 0, cached: 0, saysCached: false, failed: 0 };
   const randomIds = (count: number, ...seed: (string | number)[]) => {
     const random = createRandom(hashSeed('bench', ...seed));
-    return Array.from({ length: count }, () => FIRST_ID + random.integer(vocabulary - FIRST_ID));
+    return Array.from({ length: count }, () => usable[random.integer(usable.length)]!);
   };
   const trajectory = async (number: number) => {
     const name = `bench-${turns}/${number}`;
@@ -135,6 +162,7 @@ async function measure(
     Array.from({ length: trajectories }, (_, number) =>
       slots.run(() =>
         trajectory(number).catch((error: unknown) => {
+          if (front.servers().length === 0) stop.abort(error); // none is left to measure
           signal.throwIfAborted();
           if (seen.failed++ === 0) process.stderr.write(`${(error as Error).message}\n`);
         }),

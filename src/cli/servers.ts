@@ -1,9 +1,11 @@
 import type { Command } from 'commander';
 import type { Engine } from '../inference/engine.ts';
 import { ENGINE_NAMES, engineNamed } from '../inference/engines.ts';
+import { apiKeyOption } from './api-key.ts';
 
 interface ServersFlags {
   readonly engine: string;
+  readonly apiKey?: string;
   readonly json?: boolean;
 }
 
@@ -26,19 +28,20 @@ export function registerServers(program: Command): void {
     .description('show how inference servers stand: load, cache, version')
     .argument('<url...>', 'such as http://127.0.0.1:30000')
     .option('--engine <name>', ENGINE_NAMES.join(', '), 'sglang')
+    .addOption(apiKeyOption())
     .option('--json', 'one JSON object a server')
     .action(show);
 }
 
-async function show(urls: readonly string[], { engine, json }: ServersFlags): Promise<void> {
+async function show(urls: readonly string[], { engine, apiKey, json }: ServersFlags): Promise<void> {
   const { connect } = engineNamed(engine, '--engine');
-  const rows = await Promise.all(urls.map((url) => look(url, connect)));
+  const rows = await Promise.all(urls.map((url) => look(url, connect, apiKey)));
   for (const row of rows) console.log(json ? JSON.stringify(row) : describe(row));
   if (rows.some(({ state }) => state === 'gone')) process.exitCode = 1;
 }
 
-async function look(url: string, connect: Engine['connect']): Promise<Row> {
-  const server = connect({ url, timeoutMs: 5000, connectMs: 2000 });
+async function look(url: string, connect: Engine['connect'], apiKey: string | undefined): Promise<Row> {
+  const server = connect({ url, timeoutMs: 5000, connectMs: 2000, apiKey });
   try {
     const { model, contextTokens: context } = await server.info();
     const version = await server.statedVersion?.();

@@ -22,7 +22,7 @@ export async function sglangLoad(http: HttpClient, signal?: AbortSignal): Promis
     kvUse: mean('token_usage') ?? 0,
     kvTokens: sum('max_total_num_tokens'),
     preemptions: sum('num_retracted_reqs'),
-    cacheHits: mean('cache_hit_rate'),
+    cacheHits: mean('cache_hit_rate') || undefined, // an idle server says 0
   });
 }
 
