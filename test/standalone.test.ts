@@ -3,9 +3,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { servers, type TrainOptions, train } from 'rollcall';
 import { beforeAll, expect, test } from 'vitest';
 import { isPortTaken } from '../src/inference/port.ts';
+import { startProcess } from './stand-ins/start.ts';
 import { tinyModel } from './tiny-model.ts';
 
 let options: TrainOptions<{ letter: string }>;
@@ -67,6 +70,18 @@ test('a taken port is told with its owner, and a model that cannot be loaded wit
   for (const file of await readdir(broken)) if (file.includes('safetensors')) await rm(join(broken, file));
   const onBroken = servers({ engine: 'rollcall', launch: { portStart: port } });
   await expect(onBroken.open(broken)).rejects.toThrow(
-    /ended with code 1. Its last lines:\nrollcall: .*model\.safetensors/,
+    /ended with code 1. Its last lines .*:\nrollcall: .*model\.safetensors/,
   );
+}, 60_000);
+
+test('servers end with a run that is killed and can clean up nothing', async () => {
+  const port = await freePorts();
+  const script = fileURLToPath(new URL('./servers/launch-and-wait.ts', import.meta.url));
+  const register = fileURLToPath(new URL('../bin/register.js', import.meta.url));
+  const run = await startProcess(['--import', pathToFileURL(register).href, script, String(port)]);
+  expect(await isPortTaken(port)).toBe(true);
+  await run.stop('SIGKILL');
+  const killed = performance.now();
+  while (await isPortTaken(port)) await wait(50);
+  expect(performance.now() - killed).toBeLessThan(10_000);
 }, 60_000);

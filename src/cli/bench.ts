@@ -41,7 +41,11 @@ export function registerBench(program: Command): void {
     .option('--reply-tokens <n>', 'of a reply at most; a model may end earlier', whole(1), 128)
     .option('--result-tokens <n>', 'of what answers a reply', whole(0), 64)
     .option('--tool-ms <n>', 'between a reply and the next turn', number(0), 0)
-    .option('--vocabulary <n>', 'ids below it are used; default those that the server makes of a text', whole(32))
+    .option(
+      '--vocabulary <n>',
+      'ids below it are used; default those that the server makes of a text',
+      whole(32),
+    )
     .addOption(apiKeyOption())
     .option('--json', 'one JSON object a measurement')
     .addHelpText(

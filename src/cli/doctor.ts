@@ -6,6 +6,7 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import { openKernels } from '../engine/kernels/open.ts';
 import { messageOf } from '../lib/error-message.ts';
+import { apiKeyOption } from './api-key.ts';
 import { whole } from './number.ts';
 
 const run = promisify(execFile);
@@ -21,6 +22,7 @@ interface Finding {
 interface DoctorFlags {
   readonly server?: readonly string[];
   readonly port?: readonly number[];
+  readonly apiKey?: string;
   readonly json?: boolean;
 }
 
@@ -34,7 +36,8 @@ export function registerDoctor(program: Command): void {
     .option('--server <url...>', 'inference servers to ask')
     .option('--port <port...>', 'ports that must be free', ports)
     .option('--json', 'print JSON')
-    .action(async ({ server = [], port = [], json }: DoctorFlags) => {
+    .addOption(apiKeyOption())
+    .action(async ({ server = [], port = [], apiKey, json }: DoctorFlags) => {
       const findings = (
         await Promise.all([
           checkNode(),
@@ -43,7 +46,7 @@ export function registerDoctor(program: Command): void {
           checkKernels(),
           checkPython(),
           checkGpus(),
-          ...server.map(checkServer),
+          ...server.map((url) => checkServer(url, apiKey)),
           ...port.map(checkPort),
         ])
       ).flat();
@@ -138,10 +141,19 @@ async function checkGpus(): Promise<Finding> {
 }
 
 /** Asks what SGLang and vLLM both answer without generating. */
-async function checkServer(url: string): Promise<Finding> {
+async function checkServer(url: string, apiKey: string | undefined): Promise<Finding> {
+  const headers = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
   for (const path of ['/model_info', '/get_model_info', '/v1/models']) {
     try {
-      const response = await fetch(new URL(path, url), { signal: AbortSignal.timeout(3000) });
+      const response = await fetch(new URL(path, url), { headers, signal: AbortSignal.timeout(3000) });
+      if (response.status === 401) {
+        return {
+          what: 'Server',
+          found: `${url} wants a key`,
+          state: 'wrong',
+          advice: 'Give the key it was started with: --api-key or ROLLCALL_API_KEY.',
+        };
+      }
       if (response.ok) return { what: 'Server', found: `${url} answers at ${path}`, state: 'good' };
     } catch (error) {
       const why =

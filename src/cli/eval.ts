@@ -12,6 +12,7 @@ import { type ResolvedOptions, resolveOptions } from '../options.ts';
 import type { Group, Task } from '../types.ts';
 import type { SourceEvaluation } from '../watch/evaluation.ts';
 import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { apiKeyOption } from './api-key.ts';
 import { number, whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { createDisplay } from './progress.ts';
@@ -26,6 +27,7 @@ interface EvalFlags {
   readonly seed: number;
   readonly url?: readonly string[];
   readonly engine: string;
+  readonly apiKey?: string;
   readonly json?: boolean;
 }
 
@@ -48,6 +50,7 @@ export function registerEval(program: Command): void {
     .option('--seed <n>', 'seed', whole(0), 1)
     .option('--url <url...>', 'sample from servers at these URLs; the model then only names the tokenizer')
     .option('--engine <engine>', `of those servers: ${ENGINE_NAMES.join(', ')}`, 'rollcall')
+    .addOption(apiKeyOption())
     .option('--json', 'print JSON')
     .addHelpText(
       'after',
@@ -100,7 +103,9 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
   const checkpoint = await readLatestCheckpoint(model);
   const { server, format, images, limits } = await openPolicy(checkpoint?.path ?? model, {
     ...options,
-    ...(flags.url ? { servers: servers({ urls: flags.url, engine: flags.engine }) } : {}),
+    ...(flags.url
+      ? { servers: servers({ urls: flags.url, engine: flags.engine, apiKey: flags.apiKey }) }
+      : {}),
   });
   const display = createDisplay({ stream: process.stderr, now: realClock().now });
   try {

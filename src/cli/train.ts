@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
 import { assembleRun } from '../options/assemble.ts';
+import { findMissingServers } from '../options/missing-servers.ts';
 import { parseOverrides } from '../options/overrides.ts';
 import { PLAIN } from '../options/plain-options.ts';
 import { type ResolvedRun, resolveRun } from '../options/resolve-run.ts';
@@ -60,7 +61,8 @@ async function trainDescribed(
   for (const note of resolved.notes) console.error(note);
   if (flags.dryRun) {
     for (const line of resolved.refused) console.error(`not yet: ${line}`);
-    for (const line of resolved.missing) console.error(`missing: ${line}`);
+    const missing = [...resolved.missing, ...(await findMissingServers(resolved.options.servers))];
+    for (const line of missing) console.error(`missing: ${line}`);
     console.log(JSON.stringify(resolved.options, null, 2));
     return;
   }

@@ -28,4 +28,10 @@ export interface DiskOptions {
 export interface OpenServersOptions {
   /** The bytes of an image that a request names. */
   readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
+  /** Where servers that are started leave what they print; default a temporary folder. */
+  readonly logDirectory?: string;
+  /** Of the adapter that the trainer trains, where only that is sent. */
+  readonly loraRank?: number | undefined;
+  /** Opening waits for servers to be ready until it aborts. */
+  readonly signal?: AbortSignal | undefined;
 }

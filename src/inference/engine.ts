@@ -11,6 +11,8 @@ export interface Engine {
   connect(options: HttpServerOptions): CheckedServer;
   /** How a server is started; absent where this machine cannot start one. */
   readonly launch?: LaunchRecipe;
+  /** Versions that were run with this Rollcall: docs/servers.md says how. Another one is reported. */
+  readonly tested?: readonly string[];
   /** What verl calls it in `actor_rollout_ref.rollout.name`. */
   readonly verlNames?: readonly string[];
 }
@@ -30,11 +32,20 @@ export interface HttpServerOptions extends HttpOptions {
 
 /** How an engine is started as a process. */
 export interface LaunchRecipe {
+  /** Found in PATH unless it is a path. */
+  readonly program: string;
+  /** The Python package behind it, which `pip install` gets and which tells its version; absent where there is none. */
+  readonly package?: string;
   /** Whether servers run on GPUs, which are then divided among them. */
   readonly onGpus: boolean;
   /** Settings that it does not read. */
   readonly ignores?: readonly (keyof LaunchOptions)[];
-  command(options: LaunchOptions, port: number): Omit<LaunchCommand, 'url'>;
+  /** `release` is the version that was found, such as `0.32.0`. */
+  command(
+    options: LaunchOptions,
+    port: number,
+    release?: string,
+  ): Pick<LaunchCommand, 'arguments' | 'environment'>;
 }
 
 /** How many servers are started, on which ports and GPUs. */
@@ -50,6 +61,15 @@ export interface LaunchOptions {
   readonly logLevel: 'debug' | 'info' | 'warning' | 'error';
   /** GPUs that may be used, as in CUDA_VISIBLE_DEVICES; default what that names, else the first ones. */
   readonly gpus?: readonly string[];
+  /** Instead of the recipe's: a path of `vllm`, or of the `python3` that has SGLang. */
+  readonly program?: string;
+  /** Further words of the command line. */
+  readonly flags?: readonly string[];
+  readonly environment?: Readonly<Record<string, string>>;
+  /** The servers can free the GPU's memory for a trainer that shares it. */
+  readonly sleeps?: boolean;
+  /** Where adapters are sent: their rank at most. */
+  readonly loraRank?: number;
 }
 
 /** One process to start: its program, its words and its environment. */

@@ -58,6 +58,23 @@ function notLogprob(logprobs: ArrayLike<unknown>): number {
   return Array.prototype.findIndex.call(logprobs, (value) => typeof value !== 'number' || !(value <= 1e-3));
 }
 
+/** As SGLang (since 0.5.19) and vLLM (0.32) say it: which weights sampled which tokens. */
+export interface ReportedSpan {
+  /** A number as text once a run has sent weights; before that any word. */
+  readonly version: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** `unknown` is the version behind a word that is no number. */
+export function reportedSpans(spans: readonly ReportedSpan[], unknown: number): VersionSpan[] {
+  return spans.map(({ start, version }) => ({ from: start, version: wholeNumber(version) ?? unknown }));
+}
+
+export function wholeNumber(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined;
+}
+
 /**
  * The versions of a reply that a server began with `before` and ended with `after`. How many tokens `before` made
  * is known only if they were streamed; otherwise all but the last count as its, which is the older and so the safer.

@@ -167,15 +167,21 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
     expect((await server.info()).version).toBe(4);
   });
 
-  test('a reply that spans an update carries both versions, exactly where it was streamed', async () => {
-    const { server } = await start(engine, { tokenMs: 5 });
+  test('a reply that spans an update carries both versions: exactly where it was streamed or the server says so', async () => {
+    const older = { tokenMs: 5, saysSpans: false, release: '0.23.0' };
+    const { server, standIn } = await start(engine, older);
     let made = 0;
     const count = (ids: Int32Array) => {
       made += ids.length;
     };
     const streamed = server.generate(request('a', { onTokens: count }, { maxTokens: 60 }));
     const whole = server.generate(request('b', {}, { maxTokens: 60 }));
-    await wait(120);
+    const newer = await start(engine, { tokenMs: 5 });
+    const told = newer.server.generate(request('c', {}, { maxTokens: 60 }));
+    await Promise.all([untilSampling(standIn, 2), untilSampling(newer.standIn, 1)]);
+    await newer.server.pause('keep');
+    await newer.server.update({ kind: 'disk', version: 1, path: '/weights/1' });
+    await newer.server.resume();
     await server.pause('keep');
     await wait(30);
     const atPause = made;
@@ -189,6 +195,10 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
       { from: 0, version: 0 },
       { from: 59, version: 1 },
     ]);
+    const spans = (await told).versions;
+    expect(spans.map(({ version }) => version)).toEqual([0, 1]);
+    expect(spans[1]!.from).toBeGreaterThan(0);
+    expect(spans[1]!.from).toBeLessThan(59);
   });
 
   test('adapters are named by version, requests use the newest, and the older but one are unloaded', async () => {

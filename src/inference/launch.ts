@@ -1,65 +1,35 @@
-/** Servers that a run starts itself, one process a replica, and stops when it ends. */
-
+/** Servers that a run starts itself, one process a replica: restarted when they crash, stopped when the run ends. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { createInterface } from 'node:readline';
+import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { ConfigError, EngineError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
-import type { Engine, LaunchCommand, LaunchOptions } from './engine.ts';
+import type { LaunchCommand } from './engine.ts';
+import { ownProgram } from './launch-commands.ts';
 import { isPortTaken, portOwner } from './port.ts';
-
-/** One command line per replica, with the visible GPUs divided among them where they run on GPUs. */
-export function launchCommands(
-  { name, launch }: Pick<Engine, 'name' | 'launch'>,
-  options: LaunchOptions,
-  environment: Readonly<Record<string, string | undefined>>,
-): LaunchCommand[] {
-  if (!launch) throw new ConfigError(`servers of ${name} cannot be started here; give urls of running ones`);
-  const gpusOf = launch.onGpus ? divideGpus(options, environment) : undefined;
-  return Array.from({ length: options.replicas }, (_, replica) => {
-    const port = options.portStart + replica;
-    const command = launch.command(options, port);
-    const gpus = gpusOf && { CUDA_VISIBLE_DEVICES: gpusOf(replica) };
-    return {
-      ...command,
-      environment: { ...command.environment, ...gpus },
-      url: `http://127.0.0.1:${port}`,
-    };
-  });
-}
-
-function divideGpus(
-  { replicas, tensorParallel, gpus }: LaunchOptions,
-  environment: Readonly<Record<string, string | undefined>>,
-): (replica: number) => string {
-  const needed = replicas * tensorParallel;
-  const named = environment['CUDA_VISIBLE_DEVICES'];
-  const visible =
-    gpus ?? named?.split(',').filter(Boolean) ?? Array.from({ length: needed }, (_, gpu) => String(gpu));
-  if (visible.length < needed) {
-    throw new ConfigError(
-      `${replicas} servers of ${tensorParallel} GPUs need ${needed}; visible are ${visible.length} (${visible.join(',') || 'none'})`,
-    );
-  }
-  return (replica) => visible.slice(replica * tensorParallel, (replica + 1) * tensorParallel).join(',');
-}
 
 export interface Launched {
   readonly url: string;
-  /** Ends the process and its children. */
+  /** Ends the process and all that it started. */
   stop(): Promise<void>;
 }
 
 export interface StartOptions {
   readonly startSeconds: number;
   ready(url: string): Promise<boolean>;
+  /** What servers print goes to files here, `server-PORT.log`. */
+  readonly logDirectory: string;
+  /** Receives one line when a server has ended and is started again. */
+  readonly log: (line: string) => void;
   readonly clock?: Clock;
   readonly signal?: AbortSignal | undefined;
 }
 
 const POLL_MS = 250;
 const LOG_LINES = 30;
-const STOP_MS = 10_000;
+const FIRST_RESTART_MS = 1000;
+const LONGEST_RESTART_MS = 60_000;
 
 /** All of them, ready; or none, and an error with the last lines of the one that failed. */
 export async function startServers(
@@ -67,9 +37,10 @@ export async function startServers(
   options: StartOptions,
 ): Promise<Launched[]> {
   for (const { url } of commands) await refuseTakenPort(url);
-  const started = commands.map(startProcess);
+  mkdirSync(options.logDirectory, { recursive: true });
+  const started = commands.map((command) => new GuardedServer(command, options));
   try {
-    await Promise.all(started.map((server) => untilReady(server, options)));
+    await Promise.all(started.map((server) => server.untilReady()));
     return started;
   } catch (error) {
     await Promise.all(started.map((server) => server.stop()));
@@ -77,7 +48,7 @@ export async function startServers(
   }
 }
 
-async function refuseTakenPort(url: string): Promise<void> {
+export async function refuseTakenPort(url: string): Promise<void> {
   const port = Number(new URL(url).port);
   if (!(await isPortTaken(port))) return;
   const owner = await portOwner(port);
@@ -86,72 +57,88 @@ async function refuseTakenPort(url: string): Promise<void> {
   );
 }
 
-interface Started extends Launched {
-  /** Why it is no more, with its last lines; undefined while it runs. */
-  failure(): string | undefined;
-  lastLines(): string;
-}
+/** A server under bin/guard.js, which ends it when this process is gone, also by SIGKILL. */
+class GuardedServer implements Launched {
+  readonly url: string;
+  readonly #command: LaunchCommand;
+  readonly #options: StartOptions;
+  readonly #clock: Clock;
+  readonly #logFile: string;
+  #guard: ChildProcess;
+  /** Why it has ended; undefined while it runs. */
+  #ended: string | undefined;
+  #wasReady = false;
+  #stopping = false;
+  #restarts = 0;
+  #cancelRestart = () => {};
 
-function startProcess({ program, arguments: flags, environment, url }: LaunchCommand): Started {
-  const child = spawn(program, [...flags], {
-    env: { ...process.env, ...environment },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    detached: true, // a group of its own, so that its children end with it
-  });
-  const lines: string[] = [];
-  let failed: string | undefined;
-  for (const out of [child.stdout, child.stderr]) {
-    createInterface(out).on('line', (line) => {
-      lines.push(line);
-      if (lines.length > LOG_LINES) lines.shift();
+  constructor(command: LaunchCommand, options: StartOptions) {
+    this.url = command.url;
+    this.#command = command;
+    this.#options = options;
+    this.#clock = options.clock ?? realClock();
+    this.#logFile = join(options.logDirectory, `server-${new URL(command.url).port}.log`);
+    this.#guard = this.#start('w');
+  }
+
+  async untilReady(): Promise<void> {
+    const { startSeconds, ready, signal } = this.#options;
+    const began = this.#clock.now();
+    while (!(await ready(this.url))) {
+      if (this.#ended) throw this.#failure(this.#ended);
+      if (this.#clock.now() - began > startSeconds * 1000) {
+        throw this.#failure(`it was not ready in ${startSeconds} s (servers.startSeconds)`);
+      }
+      await sleep(this.#clock, POLL_MS, signal);
+    }
+    this.#wasReady = true;
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.#cancelRestart();
+    const guard = this.#guard;
+    if (guard.exitCode !== null || guard.signalCode !== null || guard.pid === undefined) return;
+    const exited = once(guard, 'exit');
+    guard.ref();
+    guard.stdin?.end();
+    await exited;
+  }
+
+  #start(mode: 'w' | 'a'): ChildProcess {
+    const { program, arguments: words, environment } = this.#command;
+    const file = openSync(this.#logFile, mode);
+    const guard = spawn(process.execPath, [ownProgram('guard.js'), program, ...words], {
+      env: { ...process.env, ...environment },
+      stdio: ['pipe', file, file],
+      detached: true, // Ctrl-C is for the run, which then ends its servers in order
+    });
+    closeSync(file);
+    // Neither keeps the run alive.
+    guard.unref();
+    if (guard.stdin && 'unref' in guard.stdin) (guard.stdin as { unref(): void }).unref();
+    guard.stdin?.on('error', () => {}); // the guard has ended
+    guard.once('exit', (code, signal) => this.#onExit(`it ended with ${signal ?? `code ${code}`}`));
+    return guard;
+  }
+
+  #onExit(why: string): void {
+    this.#ended = why;
+    if (this.#stopping || !this.#wasReady) return;
+    const wait = Math.min(FIRST_RESTART_MS * 2 ** this.#restarts++, LONGEST_RESTART_MS);
+    this.#options.log(`${this.url}: ${why} (${this.#logFile}); it is started again in ${wait / 1000} s`);
+    this.#cancelRestart = this.#clock.timer(wait, () => {
+      this.#ended = undefined;
+      this.#guard = this.#start('a');
     });
   }
-  child.on('error', (error) => {
-    failed = `${program} could not be started: ${error.message}`;
-  });
-  child.on('exit', (code, signal) => {
-    failed ??= `${program} ended with ${signal ?? `code ${code}`}`;
-  });
-  const endWithParent = () => killGroup(child, 'SIGKILL');
-  process.once('exit', endWithParent);
-  const lastLines = () => (lines.length === 0 ? '(it printed nothing)' : lines.join('\n'));
-  return {
-    url,
-    failure: () => failed,
-    lastLines,
-    stop: async () => {
-      process.off('exit', endWithParent);
-      if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
-      const exited = once(child, 'exit');
-      killGroup(child, 'SIGTERM');
-      const hard = setTimeout(() => killGroup(child, 'SIGKILL'), STOP_MS);
-      await exited;
-      clearTimeout(hard);
-    },
-  };
-}
 
-function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals): void {
-  try {
-    if (pid !== undefined) process.kill(-pid, signal);
-  } catch {
-    // it has ended
+  #failure(why: string): EngineError {
+    return new EngineError(`${this.url}: ${why}. Its last lines (${this.#logFile}):\n${this.#lastLines()}`);
   }
-}
 
-async function untilReady(
-  server: Started,
-  { startSeconds, ready, clock = realClock(), signal }: StartOptions,
-) {
-  const began = clock.now();
-  while (!(await ready(server.url))) {
-    const failure = server.failure();
-    if (failure) throw new EngineError(`${server.url}: ${failure}. Its last lines:\n${server.lastLines()}`);
-    if (clock.now() - began > startSeconds * 1000) {
-      throw new EngineError(
-        `${server.url} was not ready in ${startSeconds} s (servers.startSeconds). Its last lines:\n${server.lastLines()}`,
-      );
-    }
-    await sleep(clock, POLL_MS, signal);
+  #lastLines(): string {
+    const lines = readFileSync(this.#logFile, 'utf8').trimEnd().split('\n');
+    return lines.join('') === '' ? '(it printed nothing)' : lines.slice(-LOG_LINES).join('\n');
   }
 }

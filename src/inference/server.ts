@@ -118,6 +118,8 @@ export type ServerAbility =
   | 'scorePrompt'
   | 'pauseKeep'
   | 'sleep'
+  /** Replies say which tokens were sampled with which version. */
+  | 'versionSpans'
   /** The same request with the same seed gets the same reply. */
   | 'seeds';
 

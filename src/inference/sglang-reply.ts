@@ -1,4 +1,5 @@
 /** A reply of SGLang's `/generate`, read from its bytes. */
+import type { ReportedSpan } from './http-reply.ts';
 
 export type TokenLogprob = readonly [logprob: number | null, id: number, text: string | null];
 
@@ -11,13 +12,8 @@ export interface Chunk {
     readonly weight_version?: string;
     readonly output_token_logprobs?: readonly TokenLogprob[];
     readonly input_token_logprobs?: readonly TokenLogprob[];
-    /** Since SGLang 0.5.19, with the last chunk of a stream: which weights sampled which tokens. */
-    readonly weight_versions?: readonly {
-      /** A number as text once a run has sent weights; before that any word. */
-      readonly version: string;
-      readonly start: number;
-      readonly end: number;
-    }[];
+    /** With the last chunk of a stream. */
+    readonly weight_versions?: readonly ReportedSpan[];
   };
 }
 

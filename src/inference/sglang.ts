@@ -5,7 +5,7 @@ import { dataUri } from './data-uri.ts';
 import { Door } from './door.ts';
 import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
-import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import { type Began, checkedReply, emptyPartial, reportedSpans, spansOf, wholeNumber } from './http-reply.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
 import type {
@@ -60,6 +60,8 @@ export class SglangServer implements InferenceServer {
   readonly #options: HttpServerOptions;
   #version: number;
   #updated = false;
+  /** Since SGLang 0.5.19; seen in its replies. */
+  #saysSpans = false;
   #tries = 0;
   #flags: Promise<ServerFlags> | undefined;
 
@@ -90,6 +92,7 @@ export class SglangServer implements InferenceServer {
           ? (['seeds'] as const)
           : []),
         ...(model.has_image_understanding ? (['images'] as const) : []),
+        ...(this.#saysSpans ? (['versionSpans'] as const) : []),
         ...(flags.enable_lora ? (['lora'] as const) : []),
         ...(flags.enable_memory_saver ? (['sleep'] as const) : []),
       ]),
@@ -297,10 +300,8 @@ export class SglangServer implements InferenceServer {
     // A name that is no version, after versions were sent: the server was started anew.
     const unknown = reported === undefined || !this.#updated ? this.#version : 0;
     if (meta.weight_versions) {
-      return meta.weight_versions.map(({ start, version }) => ({
-        from: start,
-        version: wholeNumber(version) ?? unknown,
-      }));
+      this.#saysSpans = true;
+      return reportedSpans(meta.weight_versions, unknown);
     }
     return spansOf(
       Math.min(before, wholeNumber(reported) ?? unknown),
@@ -399,8 +400,4 @@ export class SglangServer implements InferenceServer {
     if (status !== 200) return undefined;
     return this.#http.parse<{ tokens: readonly number[]; max_model_len?: number }>('/tokenize', reply);
   }
-}
-
-function wholeNumber(text: string | undefined): number | undefined {
-  return text !== undefined && /^\d+$/.test(text) ? Number(text) : undefined;
 }

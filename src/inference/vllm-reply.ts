@@ -1,4 +1,5 @@
 /** A reply of vLLM's `/inference/v1/generate` or `/v1/completions`. */
+import type { ReportedSpan } from './http-reply.ts';
 
 interface Choice {
   readonly token_ids?: readonly number[] | null;
@@ -9,6 +10,8 @@ interface Choice {
     readonly token_logprobs?: readonly (number | null)[];
   } | null;
   readonly prompt_logprobs?: PromptLogprobs;
+  /** Of `/inference/v1/generate` since vLLM 0.32; with the last event of a stream. */
+  readonly weight_versions?: readonly ReportedSpan[] | null;
 }
 
 export type PromptLogprobs =
@@ -40,6 +43,7 @@ export function joined(parts: readonly Reply[]): Reply {
         token_ids: choices.flatMap((choice) => choice.token_ids ?? []),
         logprobs: { token_logprobs: choices.flatMap((choice) => logprobsOf(choice)) },
         finish_reason: choices.findLast((choice) => choice.finish_reason != null)?.finish_reason ?? null,
+        weight_versions: choices.findLast((choice) => choice.weight_versions)?.weight_versions ?? null,
       },
     ],
     usage: last((part) => part.usage) ?? null,

@@ -7,7 +7,14 @@ import { dataUri } from './data-uri.ts';
 import { Door } from './door.ts';
 import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
-import { type Began, checkedReply, emptyPartial, spansOf } from './http-reply.ts';
+import {
+  type Began,
+  checkedReply,
+  emptyPartial,
+  type ReportedSpan,
+  reportedSpans,
+  spansOf,
+} from './http-reply.ts';
 import { jsonWithIds } from './ids-json.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
@@ -17,6 +24,7 @@ import type {
   InferenceServer,
   ServerInfo,
   ServerLoad,
+  VersionSpan,
   WeightUpdate,
 } from './server.ts';
 import { vllmLoad } from './server-load.ts';
@@ -24,6 +32,12 @@ import { joined, logprobsOf, type PromptLogprobs, type Reply } from './vllm-repl
 import { samplingOf } from './vllm-sampling.ts';
 
 type Entrance = 'tokens' | 'completions';
+
+/** Of a request that failed after its stream had begun, and so with HTTP 200. */
+interface StreamError {
+  readonly message?: string;
+  readonly code?: number;
+}
 
 const PATHS: Readonly<Record<Entrance, string>> = {
   tokens: '/inference/v1/generate',
@@ -51,6 +65,9 @@ export class VllmServer implements InferenceServer {
   readonly #adapters = new LoadedAdapters();
   readonly #options: HttpServerOptions;
   #version: number;
+  #updated = false;
+  /** Since vLLM 0.32; seen in its replies. */
+  #saysSpans = false;
   #tries = 0;
   #by: Entrance = 'tokens';
   #hasAnswered = false;
@@ -79,7 +96,7 @@ export class VllmServer implements InferenceServer {
       version: this.#version,
       logprobs: this.logprobs,
       logprobsAfterPenalties: this.logprobsAfterPenalties,
-      can: new Set(ABILITIES),
+      can: new Set([...ABILITIES, ...(this.#saysSpans ? (['versionSpans'] as const) : [])]),
     };
   }
 
@@ -162,6 +179,13 @@ export class VllmServer implements InferenceServer {
         `${this.url}: a vLLM server takes weights by disk, lora or pushed, not ${weights.kind}`,
       );
     this.#version = weights.version;
+    this.#updated ||= weights.kind !== 'lora';
+  }
+
+  /** Of each tensor; undefined before vLLM 0.32. */
+  async checksum(): Promise<string | undefined> {
+    const { status, text } = await this.#http.call('/weight_checker', { body: { action: 'checksum' } });
+    return status === 200 ? text : undefined;
   }
 
   async sleep(): Promise<void> {
@@ -233,8 +257,11 @@ export class VllmServer implements InferenceServer {
     let made = 0;
     let madeBefore: number | undefined;
     for await (const event of this.#http.events(path, call)) {
-      const part = event as Reply & { readonly error?: { readonly message?: string } };
-      if (part.error) throw new EngineError(`${this.url}${path}: ${part.error.message ?? 'failed'}`);
+      const part = event as Reply & { readonly error?: StreamError };
+      if (part.error) {
+        const { code = 500, message = 'no reason given' } = part.error;
+        throw new HttpStatusError(this.url, path, code, message);
+      }
       parts.push(part);
       const ids = part.choices[0]?.token_ids ?? [];
       made += ids.length;
@@ -261,12 +288,28 @@ export class VllmServer implements InferenceServer {
       ids,
       logprobs: logprobsOf(choice),
       finish: choice?.finish_reason,
-      // Replies do not say their version: it is what was loaded here.
-      versions: spansOf(named ?? before, named ?? this.#version, ids.length, madeBefore),
+      versions: this.#versions(choice?.weight_versions, ids.length, before, named, madeBefore),
       promptTokens: reply.usage?.prompt_tokens ?? request.prompt.length,
       cachedTokens: cached,
       promptLogprobs: request.scorePrompt ? this.#promptLogprobs(request, scored) : undefined,
     });
+  }
+
+  /** Replies of versions before 0.32 do not say theirs: it is what was loaded here. */
+  #versions(
+    reported: readonly ReportedSpan[] | null | undefined,
+    tokens: number,
+    before: number,
+    named: number | undefined,
+    madeBefore: number | undefined,
+  ): VersionSpan[] {
+    if (named !== undefined) return spansOf(named, named, tokens);
+    // A word that is no version, after versions were sent: the server was started anew.
+    if (reported) {
+      this.#saysSpans = true;
+      return reportedSpans(reported, this.#updated ? 0 : this.#version);
+    }
+    return spansOf(before, this.#version, tokens, madeBefore);
   }
 
   #promptLogprobs({ id, prompt }: GenerateRequest, given: PromptLogprobs | undefined): Float32Array {
@@ -364,7 +407,7 @@ export class VllmServer implements InferenceServer {
       throw new EngineError(`${this.url} did not drop its cache of older weights`);
   }
 
-  /** For who looks at the server; replies do not say it. vLLM 0.23 has no such call. */
+  /** vLLM 0.23 has no such call, and its replies do not say their version. */
   async #tellVersion(version: number): Promise<void> {
     const path = '/update_weight_version';
     const { status, text } = await this.#http.call(path, { body: { new_version: String(version) } });

@@ -13,13 +13,22 @@ import { servers } from './servers.ts';
 type Described = DescribedRun['servers'];
 
 /** How servers are started; without effect where they run already, or in this process. */
-const OF_STARTED_SERVERS = ['portStart', 'tensorParallel', 'memoryShare', 'logLevel'] as const;
+const OF_STARTED_SERVERS = [
+  'portStart',
+  'tensorParallel',
+  'memoryShare',
+  'program',
+  'flags',
+  'logLevel',
+] as const;
 
 /** Where tokens come from, by `servers.*`. Settings without effect here are named in one line. */
 export function assembleServers(described: Described, warn: (message: string) => void): ServerFactory {
   const { mode, urls, replicas, timeoutSeconds, startSeconds } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
-    const set = names.filter((name) => described[name] !== usualOf(PARTS.servers[name]));
+    const isSet = (name: keyof Described) =>
+      JSON.stringify(described[name]) !== JSON.stringify(usualOf(PARTS.servers[name]));
+    const set = names.filter(isSet);
     if (set.length > 0) warn(`${set.map((name) => `servers.${name}`).join(', ')}: ${why}`);
   };
   const local = LOCAL_ENGINES[described.engine];
@@ -31,12 +40,13 @@ export function assembleServers(described: Described, warn: (message: string) =>
     return { ...local.open({ replicas }), gateway: gatewayOf(described) };
   }
   const engine = engineNamed(local?.servedAs ?? described.engine, 'servers.engine');
-  const common = { engine, timeoutSeconds, startSeconds, gateway: gatewayOf(described) };
+  const apiKey = process.env['ROLLCALL_API_KEY']; // not an option: those are written to the run directory
+  const common = { engine, timeoutSeconds, startSeconds, apiKey, gateway: gatewayOf(described) };
   if (mode === 'server') {
     unheard([...OF_STARTED_SERVERS, 'replicas'], 'set on the servers at servers.urls, which run already');
     return servers({ urls, ...common });
   }
-  const { portStart, tensorParallel, memoryShare, logLevel } = described;
+  const { portStart, tensorParallel, memoryShare, program, flags, logLevel } = described;
   const ignored = OF_STARTED_SERVERS.filter((name) => engine.launch?.ignores?.includes(name));
   unheard(ignored, `without effect on servers of ${engine.name}`);
   return servers({
@@ -45,6 +55,8 @@ export function assembleServers(described: Described, warn: (message: string) =>
       replicas,
       tensorParallel,
       memoryShare,
+      flags,
+      ...(program === null ? {} : { program }),
       logLevel,
     },
     ...common,

@@ -156,6 +156,12 @@ export const PARTS = {
     replicas: setting(wholeFrom(1), 1, 'Servers to start.'),
     tensorParallel: setting(wholeFrom(1), 1, 'GPUs of one server.'),
     memoryShare: setting(share, 0.5, 'Of GPU memory, for the engine.'),
+    program: setting(
+      orNull(text),
+      null,
+      'The vllm program, or the python3 that has SGLang; absent: the one in PATH.',
+    ),
+    flags: setting(texts, [], 'Further words of the command line of servers started here.'),
     logLevel: setting(oneOf('debug', 'info', 'warning', 'error'), 'warning', 'Of the servers started here.'),
     timeoutSeconds: setting(atLeast(1), 60, 'For calls that are no replies: pauses, load, small updates.'),
     secondsPerRequest: setting(

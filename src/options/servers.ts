@@ -1,21 +1,26 @@
 /** Servers at URLs, or started here: weights go to them through a folder. */
-import { resolve } from 'node:path';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { loadModelFiles } from '../chat/model-files.ts';
-import { ConfigError, EngineError } from '../errors.ts';
+import { ConfigError } from '../errors.ts';
 import type { GatewayOptions } from '../gateway/gateway.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { type CheckedServer, checkServer } from '../inference/check-server.ts';
 import type { Engine, HttpServerOptions, LaunchOptions } from '../inference/engine.ts';
 import { engineNamed } from '../inference/engines.ts';
-import { type Launched, launchCommands, startServers } from '../inference/launch.ts';
-import { realClock, sleep } from '../lib/clock.ts';
+import { installedRelease } from '../inference/installed-engine.ts';
+import { type Launched, startServers } from '../inference/launch.ts';
+import { launchCommands } from '../inference/launch-commands.ts';
+import { noticesOf } from '../inference/tested-releases.ts';
+import { untilReady } from '../inference/until-ready.ts';
 
 /** Where inference servers are, or how they are started, and how weights reach them. */
 export interface ServersOptions {
   /** Servers that run, such as `http://gpu-1:30000`; one per replica. */
   readonly urls?: readonly string[];
   /** Servers to start here, instead of `urls`, and to stop when the run ends. */
-  readonly launch?: Partial<Omit<LaunchOptions, 'model'>>;
+  readonly launch?: Partial<Omit<LaunchOptions, 'model' | 'loraRank'>>;
   /** `rollcall` (that is `rollcall serve`), `sglang`, `vllm`, or an engine of yours. */
   readonly engine: string | Engine;
   /** A folder that this process and all servers see under the same path; default a temporary one of this machine. */
@@ -29,14 +34,15 @@ export interface ServersOptions {
   /** Of calls other than replies. */
   readonly timeoutSeconds?: number;
   readonly gateway?: GatewayOptions;
-  readonly http?: Omit<HttpServerOptions, 'url' | 'version' | 'timeoutMs'>;
+  /** That the servers were started with. */
+  readonly apiKey?: string | undefined;
+  readonly http?: Omit<HttpServerOptions, 'url' | 'version' | 'timeoutMs' | 'apiKey'>;
   /** Receives one line when a server is lost or back; default standard error. */
   readonly log?: (line: string) => void;
 }
 
 /** Long enough that tokenizers of different models disagree on it. */
 const CHECK_TEXT = 'Compute 12×(34+5), then say “done” – naïve café, 東京.\n';
-const POLL_MS = 500;
 
 /** Servers over HTTP: `train({ servers: servers({ urls: ['http://gpu-1:30000', 'http://gpu-2:30000'], engine: 'sglang' }) })`. */
 export function servers(options: ServersOptions): ServerFactory {
@@ -54,26 +60,37 @@ export function servers(options: ServersOptions): ServerFactory {
     name: engine.name,
     sendsFirst: true,
     sleepWhileTraining: options.sleepWhileTraining ?? false,
-    gateway: { whileUpdating: 'wait', log, ...options.gateway },
+    gateway: { whileUpdating: 'wait', restartSeconds: startSeconds, log, ...options.gateway },
     disk: { send, ...(weightsDirectory === undefined ? {} : { directory: weightsDirectory }) },
-    open: async (model, files = {}) => {
-      const connect = (url: string) => engine.connect({ ...files, ...options.http, url, timeoutMs });
+    open: async (model, { readImage, logDirectory, loraRank, signal } = {}) => {
+      const files = readImage ? { readImage } : {};
+      const connect = (url: string) =>
+        engine.connect({ ...files, ...options.http, apiKey: options.apiKey, url, timeoutMs });
       const { tokenizer } = await loadModelFiles(model);
       const ids = tokenizer.encode(CHECK_TEXT);
       const expected = { text: CHECK_TEXT, ids, vocabulary: tokenizer.vocabularySize };
-      const start = (given: NonNullable<ServersOptions['launch']>) =>
-        startServers(launchCommands(engine, { ...LAUNCH, ...given, model: resolve(model) }, process.env), {
+      const start = async (given: NonNullable<ServersOptions['launch']>) => {
+        const release = await installedRelease(engine, given.program);
+        const lora = loraRank === undefined ? {} : { loraRank };
+        const sleeps = options.sleepWhileTraining ?? false;
+        const launching = { ...LAUNCH, sleeps, ...given, ...lora, model: resolve(model) };
+        return startServers(launchCommands(engine, launching, process.env, release), {
           startSeconds,
           ready: (url) => isReady(connect(url)),
+          logDirectory: logDirectory ?? (await mkdtemp(join(tmpdir(), 'rollcall-servers-'))),
+          log,
+          signal,
         });
+      };
       const opened = launch
         ? (await start(launch)).map((started) => closingBoth(connect(started.url), started))
         : urls.map(connect);
       try {
         await Promise.all(
           opened.map(async (server) => {
-            await untilReady(server, startSeconds);
-            await checkServer(server, expected);
+            await untilReady(server, { seconds: startSeconds, log, signal });
+            const info = await checkServer(server, expected);
+            for (const notice of noticesOf(server.url, info, engine.tested)) log(notice);
           }),
         );
         return opened;
@@ -109,13 +126,5 @@ async function isReady(server: CheckedServer): Promise<boolean> {
     return await server.ready();
   } finally {
     await server.close();
-  }
-}
-
-async function untilReady(server: CheckedServer, seconds: number): Promise<void> {
-  const clock = realClock();
-  while (!(await server.ready())) {
-    if (clock.now() > seconds * 1000) throw new EngineError(`${server.url} was not ready in ${seconds} s`);
-    await sleep(clock, POLL_MS);
   }
 }

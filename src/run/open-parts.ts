@@ -84,19 +84,28 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
       temperature: options.sampling.temperature,
     };
     checkAlgorithm(algorithm, setting);
-    const servers = await from.open(model, { readImage });
+    const sendsAdapter = from.disk?.send === 'adapter';
+    const servers = await from.open(model, {
+      readImage,
+      logDirectory: runPaths(options.runDir).servers,
+      loraRank: sendsAdapter ? Number((await policy.adapter?.())?.config['r']) : undefined,
+      signal,
+    });
     opened.push(...servers);
     const infos = await Promise.all(servers.map((server) => server.info()));
     for (const info of infos) checkLogprobs(info, options.sampling);
-    const byMemory = from.disk?.send !== 'adapter' && infos.every(({ can }) => can.has('memory'));
+    const byMemory = !sendsAdapter && infos.every(({ can }) => can.has('memory'));
     const trainer =
       policy.publishes === 'memory' && !byMemory
         ? await open(publishToDisk(policy, { model, ...from.disk }))
         : policy;
     const { mode, tasks } = options;
     await checkAbilities({ trainer, servers: infos, factory: from, mode, tasks });
-    // What is in progress is interrupted rather than waited for where old and new weights may meet in a trajectory.
-    const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? 'abort' : undefined;
+    // Where old and new weights may meet in a trajectory, what is in progress is not waited for. It is frozen where
+    // servers then say which tokens are of which weights, and else cut and continued.
+    const freezes = infos.every(({ can }) => can.has('pauseKeep') && can.has('versionSpans'));
+    const instead = freezes ? 'keep' : 'abort';
+    const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? instead : undefined;
     const server = gateway(servers, {
       ...from.gateway,
       ...(whileUpdating ? { whileUpdating } : {}),

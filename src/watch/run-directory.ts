@@ -13,6 +13,7 @@ import type { Metrics } from '../types.ts';
  *   trajectories/step_N.*           what was said and sampled (trajectory-store.ts)
  *   evaluations/SET/                trajectories of a validation set, laid out as here (evaluation-store.ts)
  *   blobs/                          images by hash
+ *   servers/server-PORT.log         what servers printed that the run started
  *   checkpoints/global_step_N/      weights, optimizer, state.json; written beside and renamed
  *   checkpoints/latest              the name of the newest complete one
  *   summary.json                    how the run ended
@@ -37,6 +38,7 @@ export const runPaths = (directory: string) => ({
   trajectories: join(directory, 'trajectories'),
   evaluations: join(directory, 'evaluations'),
   blobs: join(directory, 'blobs'),
+  servers: join(directory, 'servers'),
   checkpoints: join(directory, 'checkpoints'),
   latest: join(directory, 'checkpoints', 'latest'),
   summary: join(directory, 'summary.json'),

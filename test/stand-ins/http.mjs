@@ -2,9 +2,11 @@
 import { createServer } from 'node:http';
 
 export class Refusal extends Error {
-  constructor(status, message) {
+  /** `body` where the server answers otherwise than with `{error: {message}}`. */
+  constructor(status, message, body = { error: { message } }) {
     super(message);
     this.status = status;
+    this.body = body;
   }
 }
 
@@ -38,7 +40,8 @@ export function listen(routes) {
       const reply = await route(body, request, response, url.searchParams);
       if (reply !== undefined) answer(response, 200, reply);
     } catch (error) {
-      if (!response.headersSent) answer(response, error.status ?? 500, { error: { message: error.message } });
+      if (!response.headersSent)
+        answer(response, error.status ?? 500, error.body ?? { error: { message: error.message } });
       else response.destroy();
     }
   });
@@ -54,6 +57,16 @@ function answer(response, status, value) {
   if (value === EMPTY) return response.writeHead(status).end();
   response.writeHead(status, { 'content-type': 'application/json' });
   response.end(JSON.stringify(value));
+}
+
+/** Which versions sampled which tokens. */
+export function spans(versions) {
+  const starts = versions.flatMap((one, at) => (at === 0 || one !== versions[at - 1] ? [at] : []));
+  return starts.map((start, at) => ({
+    version: versions[start],
+    start,
+    end: starts[at + 1] ?? versions.length,
+  }));
 }
 
 export const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));

@@ -1,6 +1,6 @@
 /** Stands in for SGLang: its endpoints, names and refusals, with a toy model. `node sglang.mjs '{"tokenMs":5}'` */
 import { createHash } from 'node:crypto';
-import { checkFields, EMPTY, listen, Refusal, sleep } from './http.mjs';
+import { checkFields, EMPTY, listen, Refusal, sleep, spans } from './http.mjs';
 import { sample, score, tokenize } from './toy-model.mjs';
 
 const settings = {
@@ -13,6 +13,8 @@ const settings = {
   splitsOtherwise: false,
   cutAfter: 0,
   contextLength: 4096,
+  /** Before 0.5.19 replies say their last version alone. */
+  saysSpans: true,
   ...JSON.parse(process.argv[2] ?? '{}'),
 };
 
@@ -80,7 +82,7 @@ async function generate(body, _request, response) {
   if (body.lora_path !== undefined && !adapters.has(body.lora_path)) {
     throw new Refusal(400, `LoRA adapter ${body.lora_path} is not loaded`);
   }
-  const flight = { rid: body.rid, aborted: false, ids: [], logprobs: [] };
+  const flight = { rid: body.rid, aborted: false, ids: [], logprobs: [], versions: [] };
   running.set(body.rid, flight);
   response.on('close', () => {
     if (!response.writableFinished) flight.aborted = true;
@@ -109,6 +111,7 @@ async function generate(body, _request, response) {
       const next = sample(by, [...body.input_ids, ...flight.ids], kind, settings.logprobs);
       flight.ids.push(next.id);
       flight.logprobs.push(next.logprob);
+      flight.versions.push(version);
       if (settings.cutAfter > 0 && flight.ids.length >= settings.cutAfter) return void response.destroy();
       if (params.stop_token_ids.includes(next.id)) finish = { type: 'stop', matched: next.id };
       else if (flight.ids.length >= params.max_new_tokens)
@@ -123,7 +126,7 @@ async function generate(body, _request, response) {
   }
 }
 
-function reply(body, { rid, ids, logprobs }, finish, from) {
+function reply(body, { rid, ids, logprobs, versions }, finish, from) {
   const out = logprobs.slice(from).map((logprob, at) => [logprob, ids[from + at], null]);
   return {
     text: '',
@@ -135,6 +138,7 @@ function reply(body, { rid, ids, logprobs }, finish, from) {
       completion_tokens: ids.length,
       cached_tokens: 0,
       weight_version: version,
+      ...(finish && settings.saysSpans ? { weight_versions: spans(versions) } : {}),
       output_token_logprobs: settings.dropLogprob ? out.slice(1) : out,
       ...(body.logprob_start_len === 0
         ? {
@@ -229,7 +233,10 @@ listen({
   },
   'POST /load_lora_adapter': (body) => {
     checkFields('LoadLoRAAdapterReqInput', body, ['lora_name', 'lora_path'], ['pinned']);
-    if (adapters.has(body.lora_name)) return { success: false, error_message: 'already loaded' };
+    if (adapters.has(body.lora_name)) {
+      const message = `Failed to load LoRA adapter ${body.lora_name} because it is already loaded`;
+      throw new Refusal(400, message, { success: false, error_message: message });
+    }
     adapters.set(body.lora_name, body.lora_path);
     return { success: true, loaded_adapters: Object.fromEntries(adapters) };
   },

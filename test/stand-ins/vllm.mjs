@@ -1,5 +1,5 @@
 /** Stands in for vLLM: its endpoints, names and refusals, with a toy model. `node vllm.mjs '{"tokenMs":5}'` */
-import { checkFields, EMPTY, listen, Refusal, sleep } from './http.mjs';
+import { checkFields, EMPTY, listen, Refusal, sleep, spans } from './http.mjs';
 import { sample, score, tokenize } from './toy-model.mjs';
 
 const settings = {
@@ -12,6 +12,10 @@ const settings = {
   dropLogprob: false,
   keepsCache: false,
   splitsOtherwise: false,
+  /** 0.23.0 has no versions in replies, no /update_weight_version and no /weight_checker. */
+  release: '0.32.0',
+  /** Started with --enable-scale-out. */
+  scaleOut: true,
   ...JSON.parse(process.argv[2] ?? '{}'),
 };
 
@@ -36,8 +40,9 @@ const SAMPLING = [
   'prompt_logprobs',
 ];
 
+const isNew = settings.release !== '0.23.0';
 let weights = 'base';
-let version = null;
+let version = 'default';
 let paused = false;
 let asleep = false;
 const running = new Map();
@@ -48,6 +53,9 @@ function checkModel(name) {
 }
 
 async function generate(body, _request, response) {
+  if (!settings.scaleOut) {
+    throw new Refusal(403, 'Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out');
+  }
   checkFields(
     'GenerateRequest',
     body,
@@ -57,7 +65,7 @@ async function generate(body, _request, response) {
   checkFields('sampling_params', body.sampling_params, SAMPLING, ['structured_outputs']);
   const { sampling_params: params, token_ids: prompt } = body;
   return run(`generate-tokens-${body.request_id}`, { body, prompt, params, response }, (ids, logprobs) => ({
-    content: ids.map((id, at) => ({ token: `token_id:${id}`, logprob: logprobs[at], top_logprobs: [] })),
+    content: ids.map((id, at) => ({ token_id: id, logprob: logprobs[at], rank: 1, top_logprobs: [] })),
   }));
 }
 
@@ -82,7 +90,7 @@ async function complete(body, _request, response) {
 async function run(id, { body, prompt, params, response }, describe) {
   checkModel(body.model);
   if (asleep) throw new Refusal(503, 'the engine sleeps');
-  const flight = { aborted: false, ids: [], logprobs: [] };
+  const flight = { aborted: false, ids: [], logprobs: [], versions: [] };
   running.set(id, flight);
   response.on('close', () => {
     if (!response.writableFinished) flight.aborted = true;
@@ -100,7 +108,8 @@ async function run(id, { body, prompt, params, response }, describe) {
     const ids = flight.ids.slice(from);
     const logprobs = flight.logprobs.slice(from);
     const told = settings.dropLogprob ? [ids.slice(1), logprobs.slice(1)] : [ids, logprobs];
-    return { index: 0, token_ids: ids, finish_reason: finish, logprobs: describe(...told) };
+    const versions = isNew ? { weight_versions: finish ? spans(flight.versions) : null } : {};
+    return { index: 0, token_ids: ids, finish_reason: finish, logprobs: describe(...told), ...versions };
   };
   try {
     if (body.stream) response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -116,6 +125,7 @@ async function run(id, { body, prompt, params, response }, describe) {
         const next = sample(by, [...prompt, ...flight.ids], kind, settings.logprobs);
         flight.ids.push(next.id);
         flight.logprobs.push(next.logprob);
+        flight.versions.push(version);
         if (params.stop_token_ids.includes(next.id)) finish = 'stop';
         else if (flight.ids.length >= params.max_tokens) finish = 'length';
       }
@@ -184,12 +194,18 @@ const dev = {
     return { results: [null] };
   },
   'POST /reset_prefix_cache': () => ({ success: !settings.keepsCache }),
-  'POST /update_weight_version': (body) => {
-    checkFields('UpdateWeightVersion', body, ['new_version']);
-    version = body.new_version;
-    return {};
-  },
-  'GET /weight_info': () => ({ weight_version: version }),
+  ...(isNew && {
+    'POST /update_weight_version': (body) => {
+      checkFields('UpdateWeightVersion', body, ['new_version']);
+      version = body.new_version;
+      return {};
+    },
+    'GET /weight_info': () => ({ weight_version: version }),
+    'POST /weight_checker': (body) => {
+      checkFields('WeightChecker', body, ['action']);
+      return { checksums: { 'dp0:pp0:pcp0:tp0:model.embed_tokens.weight': weights } };
+    },
+  }),
   'POST /sleep': () => {
     if (running.size > 0) throw new Refusal(500, 'requests are running');
     asleep = true;
@@ -204,7 +220,8 @@ const dev = {
 listen({
   ...(settings.completionsOnly ? {} : { 'POST /inference/v1/generate': generate }),
   'POST /v1/completions': complete,
-  'GET /health': () => ({}),
+  'GET /health': () => EMPTY,
+  'GET /version': () => ({ version: settings.release }),
   'GET /v1/models': () => ({
     object: 'list',
     data: [

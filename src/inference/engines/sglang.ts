@@ -1,14 +1,19 @@
 import type { Engine } from '../engine.ts';
 import { SglangServer } from '../sglang.ts';
 
+/** All layers that an adapter may change. */
+const LORA_TARGETS = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'];
+
 export const sglang: Engine = {
   name: 'sglang',
   verlNames: ['sglang', 'sglang_async'],
+  tested: ['0.5.23'],
   connect: (options) => new SglangServer(options),
   launch: {
+    program: 'python3',
+    package: 'sglang',
     onGpus: true,
-    command: ({ model, tensorParallel, memoryShare, logLevel }, port) => ({
-      program: 'python3',
+    command: ({ model, tensorParallel, memoryShare, logLevel, sleeps, loraRank }, port) => ({
       arguments: [
         ...['-m', 'sglang.launch_server'],
         ...['--model-path', model],
@@ -16,9 +21,17 @@ export const sglang: Engine = {
         ...['--tp', String(tensorParallel)],
         ...['--mem-fraction-static', String(memoryShare)],
         ...['--log-level', logLevel],
-        '--enable-memory-saver',
+        ...(sleeps ? ['--enable-memory-saver'] : []),
+        ...(loraRank === undefined ? [] : loraFlags(loraRank)),
       ],
       environment: {},
     }),
   },
 };
+
+/** The newest two adapters stay loaded, and a third while it comes. */
+const loraFlags = (rank: number) => [
+  ...['--enable-lora', '--max-lora-rank', String(rank)],
+  ...['--max-loaded-loras', '4'],
+  ...['--lora-target-modules', ...LORA_TARGETS],
+];

@@ -4,11 +4,13 @@ import { VllmServer } from '../vllm.ts';
 export const vllm: Engine = {
   name: 'vllm',
   verlNames: ['vllm', 'vllm_async'],
+  tested: ['0.23.0', '0.32.0'],
   connect: (options) => new VllmServer(options),
   launch: {
+    program: 'vllm',
+    package: 'vllm',
     onGpus: true,
-    command: ({ model, tensorParallel, memoryShare, logLevel }, port) => ({
-      program: 'vllm',
+    command: ({ model, tensorParallel, memoryShare, logLevel, sleeps, loraRank }, port, release) => ({
       arguments: [
         ...['serve', model],
         ...['--host', '127.0.0.1', '--port', String(port)],
@@ -17,8 +19,11 @@ export const vllm: Engine = {
         // Log-probs after temperature, and no sampling defaults of the model.
         ...['--logprobs-mode', 'processed_logprobs'],
         ...['--generation-config', 'vllm'],
-        '--enable-sleep-mode',
+        '--enable-prompt-tokens-details',
         ...['--uvicorn-log-level', logLevel],
+        ...(hasScaleOut(release) ? ['--enable-scale-out'] : []),
+        ...(sleeps ? ['--enable-sleep-mode'] : []),
+        ...(loraRank === undefined ? [] : loraFlags(loraRank)),
       ],
       environment: {
         VLLM_SERVER_DEV_MODE: '1',
@@ -28,3 +33,18 @@ export const vllm: Engine = {
     }),
   },
 };
+
+/** Since 0.31 `/inference/v1/generate` is off without the flag, which older versions do not know. */
+function hasScaleOut(release = '1.0'): boolean {
+  const [major = 0, minor = 0] = release.split('.').map((part) => Number.parseInt(part, 10));
+  return major > 0 || minor >= 31;
+}
+
+/** Ranks that vLLM knows. */
+const RANKS = [1, 8, 16, 32, 64, 128, 256, 320, 512];
+
+/** The newest two adapters stay loaded, and a third while it comes. */
+const loraFlags = (rank: number) => [
+  ...['--enable-lora', '--max-lora-rank', String(RANKS.find((one) => one >= rank) ?? rank)],
+  ...['--max-loras', '2', '--max-cpu-loras', '4'],
+];

@@ -99,7 +99,10 @@ export class HttpClient {
     }
     const text = body.toString();
     if (status === 401 || status === 403) {
-      const key = status === 401 ? '; give the key it was started with (servers.apiKey, --api-key)' : '';
+      const key =
+        status === 401
+          ? '; give the key it was started with (ROLLCALL_API_KEY, --api-key, or apiKey in code)'
+          : '';
       throw new ConfigError(`${this.url}${path} answered ${status}: ${excerpt(text)}${key}`);
     }
     throw new HttpStatusError(this.url, path, status, text);
