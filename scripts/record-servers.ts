@@ -48,17 +48,27 @@ await server.close();
 await recorder.close();
 for (const [step, outcome] of outcomes) console.log(step, JSON.stringify(outcome).slice(0, 300));
 
-/** Longer texts are cut to the lines that are read. */
+const FLAGS_READ = [
+  'version',
+  'context_length',
+  'max_req_input_len',
+  'enable_lora',
+  'enable_memory_saver',
+  'enable_deterministic_inference',
+  'incremental_streaming_output',
+];
+
+/** Metrics and the 600 settings that SGLang tells are cut to what is read. */
 function trimmed(pair: Pair): Pair {
-  if (typeof pair.answer !== 'string' || !pair.call.endsWith('/metrics')) return pair;
-  const read = /^vllm:(num_requests|kv_cache_usage|prefix_cache|num_preemptions|cache_config_info)/;
-  return {
-    ...pair,
-    answer: pair.answer
-      .split('\n')
-      .filter((line) => read.test(line))
-      .join('\n'),
-  };
+  const { call, answer } = pair;
+  if (typeof answer === 'string' && call.endsWith('/metrics')) {
+    const read = /^vllm:(num_requests|kv_cache_usage|prefix_cache|num_preemptions|cache_config_info)/;
+    const lines = answer.split('\n').filter((line) => read.test(line));
+    return { ...pair, answer: lines.join('\n') };
+  }
+  if (!call.endsWith('/server_info')) return pair;
+  const all = answer as Readonly<Record<string, unknown>>;
+  return { ...pair, answer: Object.fromEntries(FLAGS_READ.map((name) => [name, all[name] ?? null])) };
 }
 
 /** A change in a new version of the server is then a diff of few lines. */

@@ -24,7 +24,15 @@ const open = (engine: Recording['engine'], url: string) =>
 function sceneOf({ pairs }: Recording): Scene {
   const body = pairs.find(({ step }) => step === 'reply')!.body as Record<string, number[]>;
   const taken = new Set(pairs.map(({ step }) => step));
-  const all = ['scored', 'wrong-id', 'constrained', 'wrong-regex', 'wrong-regex-streamed', 'penalised'];
+  const all = [
+    'scored',
+    'wrong-id',
+    'constrained',
+    'wrong-regex',
+    'wrong-regex-streamed',
+    'penalised',
+    'bad-weights',
+  ];
   return {
     prompt: Int32Array.from(body['token_ids'] ?? body['input_ids']!),
     weights: 'WEIGHTS',
@@ -148,7 +156,8 @@ function invented(given: unknown, real: unknown, path: string): string[] {
   if (typeof given !== typeof real) return [`${path} is ${typeof given}, really ${typeof real}`];
   if (typeof given !== 'object') return [];
   return Object.entries(given).flatMap(([name, value]) => {
-    if (/^\d+$/.test(name)) return []; // log-probs by id
+    if (/^\d+$|[:@.]/.test(name)) return []; // log-probs by id, checksums by tensor, adapters by name
+    if (name === 'finish_reason') return []; // its fields follow the way a reply ended
     const there = (real as Record<string, unknown>)[name];
     return there === undefined ? [`${path}.${name}`] : invented(value, there, `${path}.${name}`);
   });

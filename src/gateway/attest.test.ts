@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createRandom } from '../lib/random.ts';
 import { Attestor } from './attest.ts';
+import { Checksums, stayedBehind } from './checksums.ts';
 
 const TOKENS = 120;
 
@@ -93,4 +94,23 @@ test('rounding that repeats itself while the weights hardly move does not convic
     const server = trainer.map((value, at) => value + rounding[at]!);
     expect(attestor.judge('a', server, trainer).state).not.toBe('failed');
   }
+});
+
+test('the tensors that stayed behind are named where the server tells checksums, as SGLang and vLLM do', async () => {
+  const checksums = new Checksums();
+  const saying = (sums: object) => ({ checksum: async () => JSON.stringify(sums) });
+  const sglang = (head: string, body: string) => ({
+    success: true,
+    ranks: [{ checksums: { 'lm_head.weight': head, 'model.norm.weight': body } }],
+  });
+  expect(await checksums.compare('a', saying(sglang('1', '2')))).toEqual({ changed: undefined, kept: [] });
+  const part = await checksums.compare('a', saying(sglang('1', '3')));
+  expect(part).toEqual({ changed: true, kept: ['lm_head.weight'] });
+  expect(stayedBehind(part.kept)).toBe('by its checksums these stayed as they were: lm_head.weight');
+  expect(stayedBehind([])).toContain('an output layer (lm_head) that is tied to the embedding');
+
+  const nothing = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855';
+  const vllm = (norm: string) => ({ checksums: { 'tp0:model.o_proj.weight': nothing, 'tp0:norm': norm } });
+  await checksums.compare('b', saying(vllm('1')));
+  expect(await checksums.compare('b', saying(vllm('2')))).toEqual({ changed: true, kept: [] });
 });

@@ -13,6 +13,7 @@
  */
 import type { InferenceServer } from '../inference/server.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
+import { Checksums, stayedBehind } from './checksums.ts';
 
 export interface Verdict {
   readonly name: string;
@@ -21,6 +22,8 @@ export interface Verdict {
   /** Mean distance of its log-probs from the trainer's. */
   readonly distance: number;
   readonly why?: string;
+  /** Some tensors are new and some are not. */
+  readonly tookPart?: boolean;
 }
 
 /** Standard deviations of noise that evidence must exceed. */
@@ -55,7 +58,7 @@ export class Attestor {
   readonly #prompts: readonly Int32Array[];
   readonly #arithmetic: string | undefined;
   readonly #evidence = new Map<string, Evidence>();
-  readonly #checksums = new Map<string, string>();
+  readonly #checksums = new Checksums();
   #before: Float32Array | undefined;
   #call = 0;
 
@@ -83,9 +86,10 @@ export class Attestor {
           const { arithmetic } = await server.info();
           const isSame = arithmetic !== undefined && arithmetic === this.#arithmetic;
           const verdict = this.judge(name, joined(await this.#scores(server)), now, isSame);
-          if (verdict.state === 'failed' || sent === 'adapter') return verdict;
-          const changed = await this.#checksumChanged(name, server);
-          if (changed !== false || !moved) return verdict;
+          if (sent === 'adapter') return verdict;
+          const { changed, kept } = await this.#checksums.compare(name, server);
+          if (verdict.tookPart) return { ...verdict, why: `${verdict.why}; ${stayedBehind(kept)}` };
+          if (verdict.state === 'failed' || changed !== false || !moved) return verdict;
           return { ...verdict, state: 'failed', why: 'the checksum of its weights is the one it had before' };
         } catch (error) {
           const why = `canary prompts could not be scored: ${(error as Error).message}`;
@@ -132,7 +136,7 @@ export class Attestor {
         const why =
           `it took only part of the weights: its log-probs are ${distance.toExponential(1)} off, ` +
           `and were ${Math.sqrt(first.residual).toExponential(1)} off with the first`;
-        return { name, state: 'failed', distance, why };
+        return { name, state: 'failed', distance, why, tookPart: true };
       }
       this.#evidence.set(name, { proved: now, sum: 0, moved: 0, noise: known.noise, first });
       return { name, state: 'proved', distance };
@@ -140,15 +144,6 @@ export class Attestor {
     if (move < first.residual && present < ABOVE_NOISE * first.residual)
       return { name, state: 'unproven', distance };
     return { name, state: 'failed', distance, why: 'it still has the weights of an older version' };
-  }
-
-  /** Undefined where the server offers none, or did not before. */
-  async #checksumChanged(name: string, server: Attested): Promise<boolean | undefined> {
-    const checksum = await server.checksum?.();
-    if (checksum === undefined) return undefined;
-    const before = this.#checksums.get(name);
-    this.#checksums.set(name, checksum);
-    return before === undefined ? undefined : before !== checksum;
   }
 
   async #scores(server: Pick<InferenceServer, 'generate'>): Promise<Float32Array[]> {

@@ -170,18 +170,19 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   test('a reply that spans an update carries both versions: exactly where it was streamed or the server says so', async () => {
     const older = { tokenMs: 5, saysSpans: false, release: '0.23.0' };
     const { server, standIn } = await start(engine, older);
+    const newer = await start(engine, { tokenMs: 5 });
     let made = 0;
     const count = (ids: Int32Array) => {
       made += ids.length;
     };
-    const streamed = server.generate(request('a', { onTokens: count }, { maxTokens: 60 }));
-    const whole = server.generate(request('b', {}, { maxTokens: 60 }));
-    const newer = await start(engine, { tokenMs: 5 });
-    const told = newer.server.generate(request('c', {}, { maxTokens: 60 }));
-    await Promise.all([untilSampling(standIn, 2), untilSampling(newer.standIn, 1)]);
+    const streamed = server.generate(request('a', { onTokens: count }, { maxTokens: 120 }));
+    const whole = server.generate(request('b', {}, { maxTokens: 120 }));
+    const told = newer.server.generate(request('c', {}, { maxTokens: 120 }));
+    await untilSampling(newer.standIn, 1);
     await newer.server.pause('keep');
     await newer.server.update({ kind: 'disk', version: 1, path: '/weights/1' });
     await newer.server.resume();
+    await untilSampling(standIn, 2);
     await server.pause('keep');
     await wait(30);
     const atPause = made;
@@ -193,12 +194,12 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
     ]);
     expect((await whole).versions).toEqual([
       { from: 0, version: 0 },
-      { from: 59, version: 1 },
+      { from: 119, version: 1 },
     ]);
     const spans = (await told).versions;
     expect(spans.map(({ version }) => version)).toEqual([0, 1]);
     expect(spans[1]!.from).toBeGreaterThan(0);
-    expect(spans[1]!.from).toBeLessThan(59);
+    expect(spans[1]!.from).toBeLessThan(119);
   });
 
   test('adapters are named by version, requests use the newest, and the older but one are unloaded', async () => {

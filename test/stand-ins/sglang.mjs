@@ -163,13 +163,10 @@ const modelInfo = () => ({
 });
 const serverInfo = () => ({
   context_length: settings.contextLength,
-  tp_size: 1,
-  dp_size: 1,
   enable_lora: true,
   enable_memory_saver: true,
   incremental_streaming_output: settings.incremental,
-  internal_states: [{}],
-  version: '0.0.0-stand-in',
+  version: '0.5.23',
 });
 const [model, server] = settings.oldNames
   ? ['/get_model_info', '/get_server_info']
@@ -228,7 +225,9 @@ listen({
     if (body.action !== 'checksum') throw new Refusal(400, `action ${body.action}`);
     return {
       success: true,
-      ranks: [{ rank: 0, checksum: createHash('sha256').update(weights).digest('hex') }],
+      ranks: [
+        { checksums: { 'model.embed_tokens.weight': createHash('sha256').update(weights).digest('hex') } },
+      ],
     };
   },
   'POST /load_lora_adapter': (body) => {

@@ -238,12 +238,12 @@ listen({
     checkFields('LoadLoRAAdapterRequest', body, ['lora_name', 'lora_path'], ['load_inplace']);
     if (adapters.has(body.lora_name)) throw new Refusal(400, `${body.lora_name} has already been loaded`);
     adapters.set(body.lora_name, body.lora_path);
-    return {};
+    return `Success: LoRA adapter '${body.lora_name}' added successfully.`;
   },
   'POST /v1/unload_lora_adapter': (body) => {
     checkFields('UnloadLoRAAdapterRequest', body, ['lora_name']);
     if (!adapters.delete(body.lora_name)) throw new Refusal(404, `${body.lora_name} cannot be found`);
-    return {};
+    return `Success: LoRA adapter '${body.lora_name}' removed successfully.`;
   },
   ...(settings.devMode ? dev : {}),
 });
