@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { servers } from '../options/servers.ts';
 import { ENGINES, engineNamed } from './engines.ts';
-import { launchCommands } from './launch.ts';
+import { launchCommands } from './launch-commands.ts';
 
 test('an engine is found by its name, and an unknown one is refused with the known ones', () => {
   for (const engine of ENGINES) expect(engineNamed(engine.name, 'engine')).toBe(engine);

@@ -18,7 +18,8 @@ export async function installedRelease(
   if (wanted === undefined || program === undefined) return undefined;
   const path = await findProgram(program);
   const remedy = `install it (pip install ${wanted}), or give the path of a program that has it (servers.program)`;
-  if (path === undefined) throw new ConfigError(`${program} is not found, which starts servers of ${name}; ${remedy}`);
+  if (path === undefined)
+    throw new ConfigError(`${program} is not found, which starts servers of ${name}; ${remedy}`);
   const python = await interpreterOf(path);
   const ask = `from importlib.metadata import version; print(version('${wanted}'))`;
   try {
@@ -46,7 +47,9 @@ const isExecutable = (path: string) =>
 /** A console script names its Python in the first line; a Python is its own. */
 async function interpreterOf(program: string): Promise<string> {
   const head = (await readFile(program)).subarray(0, 1000).toString('latin1');
-  return head.startsWith('#!') && /python/.test(head.split('\n')[0]!) ? head.slice(2).trim().split(/\s/)[0]! : program;
+  return head.startsWith('#!') && /python/.test(head.split('\n')[0]!)
+    ? head.slice(2).trim().split(/\s/)[0]!
+    : program;
 }
 
 /** Undefined where nvidia-smi does not tell. */

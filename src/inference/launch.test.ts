@@ -136,7 +136,12 @@ test('flags follow what is asked and the version that is there', () => {
   expect(words({ loraRank: 4 }, '0.32.0')).toContain('--enable-lora --max-lora-rank 8 ');
   expect(words({ sleeps: true }, '0.32.0')).toContain('--enable-sleep-mode');
   expect(words({ flags: ['--dtype', 'float32'] }, '0.32.0')).toMatch(/--dtype float32$/);
-  const [command] = launchCommands(sglang, { ...OPTIONS, loraRank: 4, program: '/venv/python' }, {}, '0.5.23');
+  const [command] = launchCommands(
+    sglang,
+    { ...OPTIONS, loraRank: 4, program: '/venv/python' },
+    {},
+    '0.5.23',
+  );
   expect(command!.program).toBe('/venv/python');
   expect(command!.arguments.join(' ')).toContain(
     '--enable-lora --max-lora-rank 4 --max-loaded-loras 4 --lora-target-modules q_proj',

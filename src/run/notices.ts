@@ -1,10 +1,13 @@
 import type { Algorithm } from '../training/algorithm.ts';
 import type { Metrics } from '../types.ts';
 import { firstStepNotices } from './first-step-notices.ts';
+import { watchProbabilityGap } from './probability-gap.ts';
 
 interface NoticesOptions {
   readonly tasksPerStep: number;
   readonly hasTools: boolean;
+  /** Sampled and trained weights differ by plan. */
+  readonly offPolicy: boolean;
   readonly dynamicSampling: Algorithm['dynamicSampling'];
   /** Said with the first step: what the mode changed of the algorithm. */
   readonly first: string | undefined;
@@ -13,6 +16,7 @@ interface NoticesOptions {
 /** Sentences for the user, with each step: what looks wrong, and what to do. */
 export class Notices {
   readonly #options: NoticesOptions;
+  readonly #gapNotices = watchProbabilityGap();
 
   constructor(options: NoticesOptions) {
     this.#options = options;
@@ -24,7 +28,8 @@ export class Notices {
   }
 
   ofStep(step: number, metrics: Metrics): string[] {
-    if (step !== 1) return [];
+    const gap = this.#options.offPolicy ? [] : this.#gapNotices(metrics);
+    if (step !== 1) return gap;
     const { first, hasTools } = this.#options;
     return [...(first === undefined ? [] : [first]), ...firstStepNotices(metrics, hasTools)];
   }

@@ -1,5 +1,6 @@
 import { validationSets } from '../evaluate.ts';
 import { type Clock, realClock } from '../lib/clock.ts';
+import { isOffPolicy } from '../modes/mode.ts';
 import { schedule } from '../modes/schedule.ts';
 import { describeOptions } from '../options/describe.ts';
 import { limitsWithin, type ResolvedOptions } from '../options.ts';
@@ -92,7 +93,13 @@ async function assemble<T extends object>(
     weights,
     checkpoints: new Checkpoints<T>({ runDir, keep: options.checkpoints.keep, step }, weights, timings),
     records,
-    notices: new Notices({ tasksPerStep, hasTools: agent.tools.length > 0, dynamicSampling, first: notice }),
+    notices: new Notices({
+      tasksPerStep,
+      hasTools: agent.tools.length > 0,
+      offPolicy: isOffPolicy(options.mode),
+      dynamicSampling,
+      first: notice,
+    }),
     timings,
     rolloutOptions: (at, purpose) => rolloutOptions(options, rolling, at, purpose),
     step,
