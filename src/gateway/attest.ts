@@ -6,7 +6,7 @@
  *
  * each ± 2σ √Σ(n − o)² by the noise σ of an engine's arithmetic. E is summed over syncs until it stands clear of the
  * noise; before that a server is unproven, which is no failure. Rounding repeats itself from sync to sync, so while the
- * weights have moved less than the residual (s − n)² of the first look, and the server is no further off than then, it is
+ * weights have moved less than half the residual (s − n)² of the first look, and the server is no further off than then, it is
  * not held to have older ones. A residual far above the first look's, and a fair share of all that the trainer has moved
  * since, is of a server that took only part of the weights. A server that declares the trainer's arithmetic must agree at
  * once; a server that offers a checksum of its weights must show another one when they have moved.
@@ -32,6 +32,8 @@ const CLEAR = 5;
 const OTHER_MODEL = 0.5;
 /** Mean distance where server and trainer declare the same arithmetic. */
 const SAME_ARITHMETIC = 1e-4;
+/** A move, as a share of the first look's residual, within which rounding may look like older weights. */
+const LITTLE_MOVE = 0.5;
 /** Residual, as a multiple of the first look's, above which old weights can be told from noise. All are of squares. */
 const ABOVE_NOISE = 1.5;
 /** The same, above which part of the weights are missing: five times the distance. */
@@ -141,7 +143,7 @@ export class Attestor {
       this.#evidence.set(name, { proved: now, sum: 0, moved: 0, noise: known.noise, first });
       return { name, state: 'proved', distance };
     }
-    if (move < first.residual && present < ABOVE_NOISE * first.residual)
+    if (move < LITTLE_MOVE * first.residual && present < ABOVE_NOISE * first.residual)
       return { name, state: 'unproven', distance };
     return { name, state: 'failed', distance, why: 'it still has the weights of an older version' };
   }

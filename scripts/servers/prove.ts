@@ -1,0 +1,323 @@
+/** The proof of a real server, which `npm run prove vllm` and `npm run prove sglang` share. */
+import { mkdir, rm } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join, resolve } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { trainOptions } from '../../examples/quickstart/train-options.ts';
+import { loadModelFiles } from '../../src/chat/model-files.ts';
+import { embedded } from '../../src/engine/embedded.ts';
+import { engineNamed } from '../../src/inference/engines.ts';
+import { installedRelease } from '../../src/inference/installed-engine.ts';
+import { type Launched, startServers } from '../../src/inference/launch.ts';
+import { type LaunchCommand, launchCommands } from '../../src/inference/launch-commands.ts';
+import { portOwner } from '../../src/inference/port.ts';
+import {
+  asynchronous,
+  type Mode,
+  oneStepOff,
+  overSample,
+  partial,
+  tailRounds,
+} from '../../src/modes/mode.ts';
+import { servers } from '../../src/options/servers.ts';
+import type { TrainOptions } from '../../src/options.ts';
+import { train } from '../../src/train.ts';
+import type { ContractCase } from '../../testing/contract.ts';
+import { inferenceServerContract } from '../../testing/inference-server-contract.ts';
+import { warmStart } from '../short-run.ts';
+import { type Aim, atMost, conclude, concludeFailed, holds } from '../verdict.ts';
+import { adapterCases, servingCases } from './cases.ts';
+import { killRun } from './kills.ts';
+import { type SmallModels, smallModels } from './models.ts';
+import { install, type RealServer } from './real-server.ts';
+
+export interface ProofOptions {
+  readonly runs: string;
+  /** Of the training that is compared with the embedded engine's. */
+  readonly steps: number;
+  /** SIGKILLs of a run with a server. */
+  readonly kills: number;
+  /** The whole proof's time limit. */
+  readonly minutes: number;
+}
+
+const START_SECONDS = 600;
+const say = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)}  ${line}`);
+
+export async function proveServer(real: RealServer, options: ProofOptions): Promise<void> {
+  const late = () => {
+    concludeFailed(`not done in ${options.minutes} minutes`);
+    process.exit(1); // servers end with this process
+  };
+  setTimeout(late, options.minutes * 60_000).unref();
+  await install(real, say);
+  await mkdir(options.runs, { recursive: true });
+  const warm = await warmStart(options.runs, { seed: 1, variant: 'short' });
+  const models = smallModels(warm, resolve(options.runs, 'models'));
+  const proof = new Proof(real, models, options);
+  await proof.serving();
+  await proof.adapters();
+  if (real.keepsTiedHead) await proof.tiedHead();
+  await proof.launchedRun();
+  await proof.kills();
+  for (const [what, why] of Object.entries(real.cannot)) say(`this build cannot do: ${what} (${why})`);
+  conclude(proof.aims, { ...proof.figures, cannot: real.cannot });
+}
+
+class Proof {
+  readonly aims: Aim[] = [];
+  readonly figures: Record<string, unknown> = {};
+  readonly #real: RealServer;
+  readonly #models: SmallModels;
+  readonly #options: ProofOptions;
+
+  constructor(real: RealServer, models: SmallModels, options: ProofOptions) {
+    this.#real = real;
+    this.#models = models;
+    this.#options = options;
+  }
+
+  /** The contract, what it does not cover, and every rollout mode, on one server. */
+  async serving(): Promise<void> {
+    const began = performance.now();
+    const { server, url } = await this.#start(this.#models.untied);
+    this.figures['startSeconds'] = Math.round((performance.now() - began) / 1000);
+    try {
+      const { tokenizer } = await loadModelFiles(this.#models.untied);
+      const prompt = tokenizer.encode('Anna has 3 apples and buys 4 more. How many does she have now?');
+      const open = async () => this.#engine.connect({ url });
+      const update = (version: number) => ({ kind: 'disk', version, path: this.#models.untied }) as const;
+      const contract = await inferenceServerContract(open, { prompt: [...prompt], update });
+      const decode = (ids: Int32Array) => tokenizer.decode(ids);
+      const own = servingCases(open, { prompt, models: this.#models, real: this.#real, decode });
+      await this.#run([...contract, ...own]);
+      await this.#modes(url);
+    } finally {
+      await server.stop();
+    }
+  }
+
+  async adapters(): Promise<void> {
+    const { server, url } = await this.#start(this.#models.untied, { loraRank: 8 });
+    try {
+      const { tokenizer } = await loadModelFiles(this.#models.untied);
+      const prompt = tokenizer.encode('Anna has 3 apples.');
+      const open = async () => this.#engine.connect({ url });
+      const decode = (ids: Int32Array) => tokenizer.decode(ids);
+      await this.#run(adapterCases(open, { prompt, models: this.#models, real: this.#real, decode }));
+      if (!this.#real.dies.ofScoringWithLora) {
+        const log: string[] = [];
+        const lora = { rank: 8, alpha: 16 };
+        const curve = await this.#train('adapter', 2, {
+          servers: servers({
+            urls: [url],
+            engine: this.#real.engine,
+            send: 'adapter',
+            log: (line) => log.push(line),
+          }),
+          trainer: embedded({ threads: 1, lora }).trainer,
+        });
+        this.aims.push(holds('adapters are trained and attested, none failed', curve.failed === 0, log));
+      }
+    } finally {
+      await server.stop();
+    }
+  }
+
+  /** vLLM on the CPU keeps a copy of a tied output layer: attestation must find it. */
+  async tiedHead(): Promise<void> {
+    const { server, url } = await this.#start(this.#models.tied);
+    try {
+      const given = { servers: servers({ urls: [url], engine: this.#real.engine, log: () => {} }) };
+      const stopped = await this.#train('tied', 3, given, this.#models.tied).then(
+        () => 'the run went to its end',
+        (error: Error) => error.message,
+      );
+      const isFound = /took only part of the weights.*lm_head/s.test(stopped);
+      this.aims.push(
+        holds('a tied head that stays behind is found and named', isFound, stopped.slice(0, 400)),
+      );
+    } finally {
+      await server.stop();
+    }
+  }
+
+  /** A run that starts its own server, which is killed in a step, against the embedded engine from the same weights. */
+  async launchedRun(): Promise<void> {
+    const { steps } = this.#options;
+    const portStart = await freePort();
+    const log: string[] = [];
+    let hasKilled = false;
+    const killServer = async () => {
+      hasKilled = true;
+      const pid = /process (\d+)/.exec((await portOwner(portStart)) ?? '')?.[1];
+      if (pid !== undefined) process.kill(Number(pid), 'SIGKILL');
+    };
+    const launched = await this.#train('launched', steps, {
+      servers: servers({
+        engine: this.#real.engine,
+        launch: { ...this.#real.launch, program: this.#real.program, portStart },
+        startSeconds: START_SECONDS,
+        log: (line) => {
+          log.push(line);
+          say(line);
+        },
+      }),
+      onProgress: ({ step, phase, done }) => {
+        if (step === 2 && phase === 'rollout' && done >= 4 && !hasKilled) void killServer();
+      },
+    });
+    const own = await this.#train('embedded', steps, {});
+    const [mean, ownMean] = [meanOf(launched.rewards), meanOf(own.rewards)];
+    const error = Math.sqrt((ownMean * (1 - ownMean) * 2) / own.rewards.length);
+    this.figures['rewards'] = { launched: launched.perStep, embedded: own.perStep };
+    this.figures['gaps'] = launched.gaps;
+    this.aims.push(
+      holds(
+        'the server was killed in step 2, and was started again',
+        log.some((line) => line.includes('started again')),
+        log,
+      ),
+      atMost('attempts that failed or have no reward', launched.failed, 0),
+      holds('no attempt is missing', launched.rewards.length === own.rewards.length, launched.rewards.length),
+      atMost('difference of mean rewards in standard errors', Math.abs(mean - ownMean) / error, 3),
+      atMost('largest difference of probabilities, sampled and trained', Math.max(...launched.gaps), 1e-3),
+    );
+  }
+
+  async kills(): Promise<void> {
+    const found = [];
+    for (let kill = 0; kill < this.#options.kills; kill++) {
+      const [command] = await this.#commands(this.#models.untied, {});
+      // Every fourth once it is ready; the others at different moments of the start.
+      const afterMs = kill % 4 === 0 ? undefined : 1000 + 2500 * kill;
+      const one = await killRun(command!, join(this.#options.runs, 'kills'), afterMs);
+      say(`killed while ${one.when}: ${one.processes} processes gone in ${one.seconds.toFixed(1)} s`);
+      found.push(one);
+    }
+    this.figures['kills'] = found.map(({ when, processes, seconds }) => [
+      when,
+      processes,
+      Number(seconds.toFixed(2)),
+    ]);
+    this.aims.push(
+      atMost(
+        'seconds until processes and port of a killed run are gone',
+        Math.max(...found.map(({ seconds }) => seconds)),
+        10,
+      ),
+    );
+  }
+
+  async #modes(url: string): Promise<void> {
+    const modes: Record<string, Mode> = {
+      'one step off': oneStepOff(),
+      asynchronous: asynchronous({ staleness: 1 }),
+      partial: partial({ extraTasks: 2 }),
+      'over-sample': overSample({ tasks: 2 }),
+      'tail rounds': tailRounds({ extraTasks: 2 }),
+    };
+    for (const [name, mode] of Object.entries(modes)) {
+      const given = { servers: servers({ urls: [url], engine: this.#real.engine, log: say }), mode };
+      const { failed, perStep } = await this.#train(name.replaceAll(' ', '-'), 2, given);
+      this.aims.push(
+        holds(`mode ${name}: two steps, none failed`, failed === 0 && perStep.length === 2, perStep),
+      );
+    }
+  }
+
+  async #train(
+    name: string,
+    steps: number,
+    given: Partial<TrainOptions>,
+    model = this.#models.untied,
+  ): Promise<{ rewards: number[]; perStep: number[]; gaps: number[]; failed: number }> {
+    const runDir = join(this.#options.runs, name);
+    await rm(runDir, { recursive: true, force: true });
+    const {
+      validation: _,
+      evaluation: __,
+      ...options
+    } = trainOptions({ seed: 1, variant: 'short', steps, model, runDir });
+    const { trainer } = embedded({ threads: 1 });
+    const sizes = { tasksPerStep: 8, attemptsPerTask: 4, checkpoints: { every: 100 } };
+    const curve = { rewards: [] as number[], perStep: [] as number[], gaps: [] as number[], failed: 0 };
+    for await (const { step, metrics, groups } of train({
+      ...options,
+      trainer,
+      ...sizes,
+      ...(given as object),
+    })) {
+      if (step === 0) continue;
+      const attempts = groups.flatMap((group) => group.attempts);
+      const rewards = attempts.flatMap(({ reward }) => reward ?? []);
+      curve.rewards.push(...rewards);
+      curve.perStep.push(Number(meanOf(rewards).toFixed(3)));
+      curve.gaps.push(metrics['training/rollout_probs_diff_max'] ?? Number.NaN);
+      curve.failed += attempts.filter(
+        ({ trajectory, reward }) => trajectory.end.kind === 'failed' || reward === undefined,
+      ).length;
+      say(
+        `${name} ${step}/${steps}: reward ${meanOf(rewards).toFixed(3)}, gap ${curve.gaps.at(-1)!.toExponential(1)}`,
+      );
+    }
+    return curve;
+  }
+
+  async #run(cases: readonly ContractCase[]): Promise<void> {
+    for (const { name, run } of cases) {
+      const failure = await run().then(
+        () => undefined,
+        (error: Error) => error.message,
+      );
+      say(failure === undefined ? `kept    ${name}` : `BROKEN  ${name}: ${failure}`);
+      this.aims.push(holds(name, failure === undefined, failure ?? true));
+    }
+  }
+
+  async #start(
+    model: string,
+    more: { readonly loraRank?: number } = {},
+  ): Promise<{ server: Launched; url: string }> {
+    const [command] = await this.#commands(model, more);
+    say(`starting ${command!.program} ${command!.arguments.join(' ')}`);
+    const ready = async (url: string) => {
+      const server = this.#engine.connect({ url });
+      const isReady = await server.ready();
+      await server.close();
+      return isReady;
+    };
+    const logDirectory = join(this.#options.runs, 'logs');
+    const [server] = await startServers([command!], {
+      startSeconds: START_SECONDS,
+      ready,
+      logDirectory,
+      log: say,
+    });
+    await wait(500);
+    return { server: server!, url: server!.url };
+  }
+
+  async #commands(model: string, more: { readonly loraRank?: number }): Promise<LaunchCommand[]> {
+    const { launch, program, loraFlags } = this.#real;
+    const flags = [...(launch.flags ?? []), ...(more.loraRank === undefined ? [] : loraFlags)];
+    const portStart = await freePort();
+    const sizes = { replicas: 1, tensorParallel: 1, memoryShare: 0.5, logLevel: 'warning' } as const;
+    const given = { ...sizes, ...launch, ...more, program, flags, portStart, model: resolve(model) };
+    return launchCommands(this.#engine, given, process.env, await installedRelease(this.#engine, program));
+  }
+
+  get #engine() {
+    return engineNamed(this.#real.engine, 'engine');
+  }
+}
+
+const meanOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => probe.once('listening', resolve));
+  const { port } = probe.address() as { port: number };
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}
