@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import type { LaunchCommand } from '../../src/inference/launch-commands.ts';
+import type { LaunchCommand } from '../../src/inference/engine.ts';
 import { isPortTaken } from '../../src/inference/port.ts';
 
 export interface Kill {

@@ -1,6 +1,7 @@
 /** Starts one real server as a run does, says when it is ready, and waits to be killed: argument 1 is a LaunchCommand as JSON. */
+
+import type { LaunchCommand } from '../../src/inference/engine.ts';
 import { startServers } from '../../src/inference/launch.ts';
-import type { LaunchCommand } from '../../src/inference/launch-commands.ts';
 
 const [command, logDirectory] = process.argv.slice(2);
 const parsed = JSON.parse(command!) as LaunchCommand;

@@ -6,10 +6,11 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { trainOptions } from '../../examples/quickstart/train-options.ts';
 import { loadModelFiles } from '../../src/chat/model-files.ts';
 import { embedded } from '../../src/engine/embedded.ts';
+import type { LaunchCommand } from '../../src/inference/engine.ts';
 import { engineNamed } from '../../src/inference/engines.ts';
 import { installedRelease } from '../../src/inference/installed-engine.ts';
 import { type Launched, startServers } from '../../src/inference/launch.ts';
-import { type LaunchCommand, launchCommands } from '../../src/inference/launch-commands.ts';
+import { launchCommands } from '../../src/inference/launch-commands.ts';
 import { portOwner } from '../../src/inference/port.ts';
 import {
   asynchronous,
