@@ -45,7 +45,7 @@ test('the code in the docs compiles', () => {
     );
   });
   expect(problems).toEqual([]);
-}, 60_000);
+}, 180_000);
 
 describe('links between pages', () => {
   test.each(pages)('%s links only to what exists', (page) => {

@@ -9,6 +9,7 @@ import type {
 import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
 import { CaseList, type ContractCase } from './contract.ts';
 
+/** What a server is tested with: a prompt, other weights, a tolerance. */
 export interface InferenceServerContractOptions {
   /** Token ids that the model can read, a few of them. */
   readonly prompt?: readonly number[];

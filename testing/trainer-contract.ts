@@ -6,6 +6,7 @@ import type { Trainer } from '../src/training/trainer.ts';
 import { CaseList, type ContractCase } from './contract.ts';
 import { row, sum, TrainerProbe } from './trainer-probe.ts';
 
+/** What a trainer is tested with: the size of its vocabulary, a tolerance, a learning rate. */
 export interface TrainerContractOptions {
   /** Size of the model's vocabulary: the probabilities of all next tokens are summed. */
   readonly vocabulary: number;
