@@ -1,6 +1,7 @@
 /** A LoRA adapter held beside the model, so that an update of either leaves the other: y += (x·Aᵀ)·(scale·B)ᵀ. */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
+import { MODULES } from '../model/decoder-layer.ts';
 import { readAdapter } from '../training/lora.ts';
 
 export interface LoraModule {
@@ -12,16 +13,6 @@ export interface LoraModule {
   /** Packed scale·B [output, rank]. */
   readonly up: Pointer;
 }
-
-const MODULES = {
-  q: 'self_attn.q_proj',
-  k: 'self_attn.k_proj',
-  v: 'self_attn.v_proj',
-  output: 'self_attn.o_proj',
-  gate: 'mlp.gate_proj',
-  up: 'mlp.up_proj',
-  down: 'mlp.down_proj',
-} as const;
 
 export type LayerAdapters = Partial<Record<keyof typeof MODULES, LoraModule>>;
 

@@ -2,6 +2,7 @@
 import { EngineError } from '../../errors.ts';
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
+import { describeLayer, type Matrix, type Norm } from '../model/decoder-layer.ts';
 import { type WeightSpec, weightElements, weightSpecs } from '../model/weights.ts';
 
 export interface PackedLayer {
@@ -29,12 +30,20 @@ export interface PackedWeights {
 /** Fills `target` with the weight's f32 data. */
 export type WeightSource = (visit: (spec: WeightSpec) => Float32Array) => void;
 
-/** The parts that are stacked into one matrix, by the end of their names; order matters. */
-const FUSED: Record<string, readonly string[]> = {
-  'self_attn.qkv.weight': ['self_attn.q_proj.weight', 'self_attn.k_proj.weight', 'self_attn.v_proj.weight'],
-  'self_attn.qkv.bias': ['self_attn.q_proj.bias', 'self_attn.k_proj.bias', 'self_attn.v_proj.bias'],
-  'mlp.gate_up.weight': ['mlp.gate_proj.weight', 'mlp.up_proj.weight'],
-};
+/** Names of the matrices that weights are stacked into, by the weights' own. */
+function fusedNames(config: ModelConfig): Map<string, string> {
+  const names = new Map<string, string>();
+  for (let index = 0; index < config.layers; index++) {
+    const { qkv, attentionOut, gateUp, down } = describeLayer(config, index);
+    for (const matrix of [qkv, attentionOut, gateUp, down]) {
+      for (const { name } of matrix.modules) {
+        names.set(`${name}.weight`, `${matrix.name}.weight`);
+        names.set(`${name}.bias`, `${matrix.name}.bias`);
+      }
+    }
+  }
+  return names;
+}
 
 interface Place {
   readonly spec: WeightSpec;
@@ -47,10 +56,9 @@ interface Place {
 function fusedLayout(config: ModelConfig) {
   const places = new Map<string, Place>();
   const shapes = new Map<string, { rows: number; width: number; kind: WeightSpec['kind']; parts: number }>();
+  const names = fusedNames(config);
   for (const spec of weightSpecs(config)) {
-    const fused = Object.entries(FUSED).find(([, parts]) => parts.some((part) => spec.name.endsWith(part)));
-    const part = fused?.[1].find((name) => spec.name.endsWith(name));
-    const into = fused ? `${spec.name.slice(0, -part!.length)}${fused[0]}` : spec.name;
+    const into = names.get(spec.name) ?? spec.name;
     const width = spec.shape[1] ?? 1;
     const shape = shapes.get(into) ?? { rows: 0, width, kind: spec.kind, parts: 0 };
     places.set(spec.name, { spec, into, row: shape.rows });
@@ -129,18 +137,22 @@ function assemble(config: ModelConfig, ready: ReadonlyMap<string, Pointer>): Omi
   };
   return {
     embedding: get('model.embed_tokens.weight'),
-    layers: Array.from({ length: config.layers }, (_, layer) => {
-      const at = `model.layers.${layer}`;
+    layers: Array.from({ length: config.layers }, (_, index) => {
+      const { inputNorm, qkv, headNorms, attentionOut, outputNorm, gateUp, down } = describeLayer(
+        config,
+        index,
+      );
+      const weight = ({ name }: Norm | Matrix) => get(`${name}.weight`);
       return {
-        inputNorm: get(`${at}.input_layernorm.weight`),
-        qkv: get(`${at}.self_attn.qkv.weight`),
-        qkvBias: config.attentionBias ? get(`${at}.self_attn.qkv.bias`) : 0,
-        qNorm: config.headNorm ? get(`${at}.self_attn.q_norm.weight`) : 0,
-        kNorm: config.headNorm ? get(`${at}.self_attn.k_norm.weight`) : 0,
-        output: get(`${at}.self_attn.o_proj.weight`),
-        postNorm: get(`${at}.post_attention_layernorm.weight`),
-        gateUp: get(`${at}.mlp.gate_up.weight`),
-        down: get(`${at}.mlp.down_proj.weight`),
+        inputNorm: weight(inputNorm),
+        qkv: weight(qkv),
+        qkvBias: qkv.bias ? get(`${qkv.name}.bias`) : 0,
+        qNorm: headNorms ? weight(headNorms.query) : 0,
+        kNorm: headNorms ? weight(headNorms.key) : 0,
+        output: weight(attentionOut),
+        postNorm: weight(outputNorm),
+        gateUp: weight(gateUp),
+        down: weight(down),
       };
     }),
     norm: get('model.norm.weight'),

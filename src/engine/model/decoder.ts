@@ -10,6 +10,7 @@ import type {
   Tape,
 } from '../training/tape.ts';
 import type { ModelConfig } from './config.ts';
+import { describeLayer, type Matrix, type Norm } from './decoder-layer.ts';
 import { PackedMatrix, type Parameter, type ParameterStore } from './parameters.ts';
 
 interface DecoderLayer {
@@ -103,38 +104,28 @@ export class Decoder {
   }
 
   #layer(store: ParameterStore, lora: LoraParameters | undefined, index: number): DecoderLayer {
-    const at = `model.layers.${index}`;
-    const linear = (...modules: readonly string[]) =>
-      this.#linear(
-        store,
-        lora,
-        modules.map((name) => `${at}.${name}`),
-      );
+    const { headNorms, ...layer } = describeLayer(this.config, index);
+    const norm = ({ name }: Norm) => store.get(`${name}.weight`);
+    const linear = (matrix: Matrix) => this.#linear(store, lora, matrix);
     return {
-      inputNorm: store.get(`${at}.input_layernorm.weight`),
-      qkv: linear('self_attn.q_proj', 'self_attn.k_proj', 'self_attn.v_proj'),
-      headNorms: this.config.headNorm
-        ? {
-            query: store.get(`${at}.self_attn.q_norm.weight`),
-            key: store.get(`${at}.self_attn.k_norm.weight`),
-          }
-        : undefined,
-      attentionOut: linear('self_attn.o_proj'),
-      outputNorm: store.get(`${at}.post_attention_layernorm.weight`),
-      gateUp: linear('mlp.gate_proj', 'mlp.up_proj'),
-      down: linear('mlp.down_proj'),
+      inputNorm: norm(layer.inputNorm),
+      qkv: linear(layer.qkv),
+      headNorms: headNorms && { query: norm(headNorms.query), key: norm(headNorms.key) },
+      attentionOut: linear(layer.attentionOut),
+      outputNorm: norm(layer.outputNorm),
+      gateUp: linear(layer.gateUp),
+      down: linear(layer.down),
     };
   }
 
   /** Modules with the same input, as one matrix. */
-  #linear(store: ParameterStore, lora: LoraParameters | undefined, modules: readonly string[]): LinearLayer {
-    const weights = modules.map((module) => store.get(`${module}.weight`));
-    const rows = weights.map(({ spec }) => spec.shape[0]!);
-    const biasName = `${modules[0]}.bias`;
+  #linear(store: ParameterStore, lora: LoraParameters | undefined, { modules, bias }: Matrix): LinearLayer {
+    const names = modules.map(({ name }) => name);
+    const rows = modules.map(({ output }) => output);
     return {
-      matrix: this.#matrix(weights[0]!, sum(rows)),
-      bias: store.has(biasName) ? store.get(biasName) : undefined,
-      lora: lora && this.#lora(lora, modules, rows),
+      matrix: this.#matrix(store.get(`${names[0]}.weight`), sum(rows)),
+      bias: bias ? store.get(`${names[0]}.bias`) : undefined,
+      lora: lora && this.#lora(lora, names, rows),
     };
   }
 

@@ -1,4 +1,5 @@
 import type { ModelConfig } from './config.ts';
+import { describeLayer, type Matrix, type Norm } from './decoder-layer.ts';
 
 /** A weight of a model under its Hugging Face name; the data is row-major f32, `[out, in]` for a linear layer. */
 export interface WeightSpec {
@@ -40,28 +41,25 @@ function embedding(config: ModelConfig): WeightSpec {
   };
 }
 
-function layerSpecs(config: ModelConfig, layer: number): WeightSpec[] {
-  const { hidden, heads, kvHeads, headSize, intermediate } = config;
-  const at = `model.layers.${layer}`;
-  const linear = (name: string, out: number, input: number, bias = false): WeightSpec[] => [
-    { name: `${at}.${name}.weight`, shape: [out, input], kind: 'linear' },
-    ...(bias ? [{ name: `${at}.${name}.bias`, shape: [out], kind: 'bias' } as const] : []),
-  ];
-  const norm = (name: string, size: number): WeightSpec => ({
-    name: `${at}.${name}.weight`,
+function layerSpecs(config: ModelConfig, index: number): WeightSpec[] {
+  const layer = describeLayer(config, index);
+  const norm = ({ name, size }: Norm): WeightSpec => ({
+    name: `${name}.weight`,
     shape: [size],
     kind: 'norm',
   });
+  const linear = ({ modules, input, bias }: Matrix): WeightSpec[] =>
+    modules.flatMap(({ name, output }): WeightSpec[] => [
+      { name: `${name}.weight`, shape: [output, input], kind: 'linear' },
+      ...(bias ? [{ name: `${name}.bias`, shape: [output], kind: 'bias' } as const] : []),
+    ]);
   return [
-    norm('input_layernorm', hidden),
-    ...linear('self_attn.q_proj', heads * headSize, hidden, config.attentionBias),
-    ...linear('self_attn.k_proj', kvHeads * headSize, hidden, config.attentionBias),
-    ...linear('self_attn.v_proj', kvHeads * headSize, hidden, config.attentionBias),
-    ...(config.headNorm ? [norm('self_attn.q_norm', headSize), norm('self_attn.k_norm', headSize)] : []),
-    ...linear('self_attn.o_proj', hidden, heads * headSize),
-    norm('post_attention_layernorm', hidden),
-    ...linear('mlp.gate_proj', intermediate, hidden),
-    ...linear('mlp.up_proj', intermediate, hidden),
-    ...linear('mlp.down_proj', hidden, intermediate),
+    norm(layer.inputNorm),
+    ...linear(layer.qkv),
+    ...(layer.headNorms ? [norm(layer.headNorms.query), norm(layer.headNorms.key)] : []),
+    ...linear(layer.attentionOut),
+    norm(layer.outputNorm),
+    ...linear(layer.gateUp),
+    ...linear(layer.down),
   ];
 }
