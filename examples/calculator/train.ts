@@ -6,8 +6,8 @@ import { z } from 'zod';
 type Problem = { question: string; answer: number };
 const problems = await openDataset(new URL('problems.jsonl', import.meta.url).pathname);
 
-// A tool is a schema and a function. A malformed call, a throw or a timeout becomes a message that the
-// model reads, and a count in the report.
+// A tool is a schema and a function. Malformed calls, exceptions and timeouts are reported to the model
+// and counted in the metrics.
 const calculator = tool({
   name: 'calculator',
   description: 'One operation on two numbers.',
