@@ -40,7 +40,7 @@ test.skipIf(!hasTorch)(
       const undisturbed = await step();
       await trainer.load(golden.directory);
       await step();
-      const disturbed = await step(() => process.kill(workerOf(process.pid), 'SIGKILL'));
+      const disturbed = await step(() => process.kill(workerOf(process.pid)!, 'SIGKILL'));
       expect(lines.filter((line) => line.includes('started again'))).toHaveLength(1);
       expect(disturbed.told).toEqual(undisturbed.told);
       expect(disturbed.pass.outputs).toEqual(undisturbed.pass.outputs);
@@ -50,10 +50,28 @@ test.skipIf(!hasTorch)(
   },
 );
 
+test.skipIf(!hasTorch)(
+  'a model that is not there is refused in words, and leaves no process',
+  {
+    timeout: 300_000,
+  },
+  async () => {
+    const { open } = torch({ device: 'cpu', log: () => {} });
+    await expect(open('policy', '/nowhere')).rejects.toThrow(
+      /\/nowhere: no model configuration could be read/,
+    );
+    expect(workerOf(process.pid)).toBeUndefined();
+  },
+);
+
 /** The worker among the children of this process. */
-function workerOf(pid: number): number {
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
+function workerOf(pid: number): number | undefined {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+    .trim()
+    .split(' ')
+    .filter(Boolean)
+    .map(Number);
   const isWorker = (child: number) =>
     readFileSync(`/proc/${child}/cmdline`, 'utf8').includes('rollcall_torch');
-  return children.find(isWorker)!;
+  return children.find(isWorker);
 }

@@ -11,19 +11,20 @@ from typing import Any
 import torch
 
 LOGIT_OUTPUTS = ("logprob", "entropy", "sumSquares")
-CHUNK_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 22}
+CHUNK_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 22}
 
 
 class TargetOutputs(torch.autograd.Function):
-    """logprob, entropy and Σπ² [targets] of states [targets, hidden] under a head [vocabulary, hidden]."""
+    """logprob, entropy and Σπ² [targets] of states [targets, hidden] under a head [vocabulary, hidden]. Entropy and Σπ²
+    are zeros where `spread` is false: they cost further passes over the logits."""
 
     @staticmethod
-    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, temperature: float):
+    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, temperature: float, spread: bool):
         count = len(ids)
-        results = [torch.empty(count, device=states.device) for _ in range(4)]
+        results = [torch.zeros(count, device=states.device) for _ in range(4)]
+        compute = outputs_of if spread else logprobs_of
         for rows in chunks(count, weight):
-            parts = outputs_of(logits_of(states[rows], weight), ids[rows], temperature)
-            for result, part in zip(results, parts):
+            for result, part in zip(results, compute(logits_of(states[rows], weight), ids[rows], temperature)):
                 result[rows] = part
         logsumexp, logprob, entropy, squares = results
         ctx.save_for_backward(states, weight, ids, logsumexp, entropy, squares)
@@ -34,21 +35,26 @@ class TargetOutputs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None):
         states, weight, ids, logsumexp, entropy, squares = ctx.saved_tensors
+        spread = gradients[1] is not None or gradients[2] is not None
         by_logprob, by_entropy, by_squares = (
             torch.zeros_like(entropy) if gradient is None else gradient for gradient in gradients
         )
         by_states = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         by_weight = torch.zeros(weight.shape, device=weight.device) if ctx.needs_input_grad[1] else None
         for rows in chunks(len(ids), weight):
-            by_logits = gradient_of(
-                logits_of(states[rows], weight), ids[rows], ctx.temperature, logsumexp[rows], entropy[rows],
-                squares[rows], by_logprob[rows], by_entropy[rows], by_squares[rows],
-            ).to(weight.dtype)  # fmt: skip
+            logits = logits_of(states[rows], weight)
+            if spread:
+                given = (entropy[rows], squares[rows], by_logprob[rows], by_entropy[rows], by_squares[rows])
+                by_logits = gradient_of(logits, ctx.temperature, logsumexp[rows], *given)
+            else:
+                by_logits = gradient_by_logprob(logits, ctx.temperature, logsumexp[rows], by_logprob[rows])
+            hit = (by_logprob[rows] / ctx.temperature).unsqueeze(1)
+            by_logits = by_logits.scatter_add_(1, ids[rows].unsqueeze(1), hit).to(weight.dtype)
             if by_states is not None:
                 by_states[rows] = by_logits @ weight
             if by_weight is not None:
                 by_weight += by_logits.t() @ states[rows]
-        return by_states, None if by_weight is None else by_weight.to(weight.dtype), None, None
+        return by_states, None if by_weight is None else by_weight.to(weight.dtype), None, None, None
 
 
 def logits_of(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -60,6 +66,12 @@ def logits_of(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return states.float() @ weight.t().float()
 
 
+def logprobs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
+    scaled = logits / temperature
+    logsumexp = scaled.logsumexp(-1)
+    return logsumexp, scaled.gather(1, ids.unsqueeze(1)).squeeze(1) - logsumexp
+
+
 def outputs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
     scaled = logits / temperature
     logsumexp = scaled.logsumexp(-1)
@@ -69,20 +81,27 @@ def outputs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
     return logsumexp, logprob, -(p * logp).sum(-1), (p * p).sum(-1)
 
 
-def gradient_of(logits, ids, temperature, logsumexp, entropy, squares, by_logprob, by_entropy, by_squares):
+def gradient_by_logprob(logits: torch.Tensor, temperature: float, logsumexp: torch.Tensor, by_logprob: torch.Tensor):
+    """Without the term 1_y, which the caller adds at one place of each row."""
+    p = (logits / temperature - logsumexp.unsqueeze(1)).exp()
+    return p * (by_logprob / -temperature).unsqueeze(1)
+
+
+def gradient_of(logits, temperature, logsumexp, entropy, squares, by_logprob, by_entropy, by_squares):
+    """Without the term 1_y, which the caller adds at one place of each row."""
     logp = logits / temperature - logsumexp.unsqueeze(1)
     p = logp.exp()
     factor = by_logprob.unsqueeze(1) + by_entropy.unsqueeze(1) * (logp + entropy.unsqueeze(1))
     factor = factor - 2 * by_squares.unsqueeze(1) * (p - squares.unsqueeze(1))
-    vocabulary = torch.arange(logits.shape[1], device=logits.device)
-    hit = (vocabulary == ids.unsqueeze(1)) * by_logprob.unsqueeze(1)
-    return (hit - p * factor) / temperature
+    return p * factor / -temperature
 
 
 def compile_head() -> None:
     """On CUDA the passes over the logits are fused: they take longer than the product that makes them."""
-    global outputs_of, gradient_of
+    global logprobs_of, outputs_of, gradient_by_logprob, gradient_of
+    logprobs_of = torch.compile(logprobs_of, dynamic=True)
     outputs_of = torch.compile(outputs_of, dynamic=True)
+    gradient_by_logprob = torch.compile(gradient_by_logprob, dynamic=True)
     gradient_of = torch.compile(gradient_of, dynamic=True)
 
 

@@ -41,6 +41,7 @@ def memory_need(config: Any, trained: int, options: ModelOptions, group: Group, 
 def tokens_that_fit(need: MemoryNeed, group: Group) -> int:
     """The same number on every rank."""
     if group.device.type == "cuda":
+        torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(group.device)
     else:
         free = free_host_bytes() // group.size

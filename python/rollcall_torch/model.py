@@ -78,7 +78,8 @@ class Scorer(nn.Module):
         results: dict[str, torch.Tensor] = {}
         if any(name in LOGIT_OUTPUTS for name in outputs):
             head = self.causal.get_output_embeddings().weight
-            parts = TargetOutputs.apply(states, head, batch.target_ids, temperature)
+            spread = "entropy" in outputs or "sumSquares" in outputs
+            parts = TargetOutputs.apply(states, head, batch.target_ids, temperature, spread)
             results.update(zip(LOGIT_OUTPUTS, parts))
         if "value" in outputs:
             weight, bias = self.value_head.weight.float(), self.value_head.bias.float()
@@ -149,7 +150,7 @@ def shard(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, comp
     for number, layer in enumerate(layers):
         layer.to_empty(device=group.device)
         if options.compile:
-            layer.forward = torch.compile(layer.forward, dynamic=True)
+            layer.forward = torch.compile(layer.forward)
         if options.trainable and number < recomputed:
             layer.forward = recomputing(layer.forward)
         fully_shard(layer, **policy)

@@ -111,7 +111,7 @@ def serve(connection: Connection, group: Group, most_tokens: int | None) -> None
         connection.abandoned.discard(number)
         connection.send(Frame({"id": number, **reply.header}, reply.arrays))
         if ends:
-            raise SystemExit(1)
+            os._exit(1)  # an orderly end would wait for ranks that are out of step
     group.share(Frame({"call": "end"}))
 
 
@@ -121,7 +121,7 @@ def follow(group: Group, most_tokens: int | None) -> None:
     while (frame := group.share(None)).header.get("call") != "end":
         _, ends = answer(calls, frame, lambda: False)
         if ends:
-            raise SystemExit(1)
+            os._exit(1)
 
 
 def answer(calls: Calls, frame: Frame, stop: Any) -> tuple[Frame, bool]:
@@ -134,9 +134,10 @@ def answer(calls: Calls, frame: Frame, stop: Any) -> tuple[Frame, bool]:
     except TOLD_AS_THEY_ARE as error:
         return failure(type(error).__name__, str(error)), False
     except OutOfMemory as error:
-        return failure("OutOfMemory", str(error), tokens=error.tokens), True
+        return failure("OutOfMemory", str(error), tokens=error.tokens, ends=True), True
     except Exception as error:  # noqa: BLE001 told to the client, whatever it is
-        return failure(type(error).__name__, str(error)), calls.group.size > 1
+        ends = calls.group.size > 1
+        return failure(type(error).__name__, str(error), ends=ends), ends
 
 
 def failure(kind: str, message: str, **more: int) -> Frame:

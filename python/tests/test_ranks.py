@@ -112,6 +112,20 @@ def test_a_killed_rank_ends_the_group_and_the_client_sees_it():
         assert worker.process.wait(60) != 0
 
 
+def test_a_rank_that_hangs_ends_the_group():
+    golden = read_golden("llama")
+    with Worker(ranks=2, arguments=("--seconds-per-exchange", "20")) as worker:
+        open_policy(worker, golden)
+        worker.step(golden)
+        stopped = worker.ranks()[1]
+        os.kill(stopped, signal.SIGSTOP)
+        with pytest.raises((EOFError, OSError, WorkerError)):
+            for _ in range(3):
+                worker.step(golden)
+        os.kill(stopped, signal.SIGCONT)
+        assert worker.process.wait(60) != 0
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_group_ends_when_its_client_goes(ranks: int):
     worker = Worker(ranks=ranks)

@@ -138,8 +138,8 @@ export class WorkerConnection {
     if (error) {
       if (error['kind'] === 'OutOfMemory') this.#tokensTooMany = Number(error['tokens']);
       const failure = toError(String(error['kind']), String(error['message']));
-      if (waiting) waiting.reject(failure);
-      else this.#end(failure.message);
+      waiting?.reject(failure);
+      if (error['ends'] === true || !waiting) this.#end(failure.message);
     } else waiting?.resolve({ values: (header['reply'] ?? {}) as Reply['values'], arrays });
   }
 

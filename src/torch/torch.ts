@@ -86,27 +86,36 @@ export function torch(options: TorchOptions = {}): TrainerFactory {
     name: 'torch',
     open: async (role, model, { valueHead = false } = {}): Promise<Trainer> => {
       group ??= new WorkerGroup(source, options.restarts ?? 5, log);
+      const opening = group;
       const name = nameFor(role, open);
       const isAdapterOff = role === 'reference' && options.lora && open.get('policy') === resolve(model);
       const params = isAdapterOff
         ? { base: 'policy' }
         : { options: openOptions(options, role, resolve(model), valueHead || role === 'critic') };
       open.set(name, resolve(model));
-      const ownFolder = options.weightsDirectory === undefined && role === 'policy';
-      const directory = options.weightsDirectory ?? (ownFolder ? await weightsFolder() : tmpdir());
-      const trainer = await openTorchTrainer(group, name, params, {
-        directory,
-        send: options.send ?? 'weights',
-        push: options.push,
-      });
-      const close = trainer.close.bind(trainer);
-      trainer.close = async () => {
+      const forget = () => {
         open.delete(name);
         if (open.size === 0) group = undefined;
-        await close();
-        if (ownFolder) await rm(directory, { recursive: true, force: true });
       };
-      return trainer;
+      const isOwn = options.weightsDirectory === undefined && role === 'policy' && !options.push;
+      const directory = options.weightsDirectory ?? (isOwn ? await weightsFolder() : tmpdir());
+      const removeOwn = () => (isOwn ? rm(directory, { recursive: true, force: true }) : undefined);
+      try {
+        const { send = 'weights', push } = options;
+        const trainer = await openTorchTrainer(opening, name, params, { directory, send, push });
+        const close = trainer.close.bind(trainer);
+        trainer.close = async () => {
+          forget();
+          await close();
+          await removeOwn();
+        };
+        return trainer;
+      } catch (error) {
+        forget();
+        if (open.size === 0) await opening.end();
+        await removeOwn();
+        throw error;
+      }
     },
   };
 }

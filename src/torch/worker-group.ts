@@ -31,7 +31,6 @@ interface Alive extends ReachedGroup {
 }
 
 const FEWEST_TOKENS = 256;
-const SECOND_LOOK_MS = 500;
 
 export class WorkerGroup {
   readonly #source: GroupSource;
@@ -67,7 +66,7 @@ export class WorkerGroup {
       try {
         return await make(alive.connection, alive.generation);
       } catch (error) {
-        if (!(await isLost(alive.connection))) throw error;
+        if (!alive.connection.lost) throw error;
         if (this.#alive === current) this.#alive = this.#restart(alive, error);
         await this.#alive;
       }
@@ -81,6 +80,10 @@ export class WorkerGroup {
       await this.call((connection) => connection.call('close', { model: name }));
       return;
     }
+    await this.end();
+  }
+
+  async end(): Promise<void> {
     this.#closed = true;
     const alive = await this.#alive?.catch(() => undefined);
     alive?.connection.close();
@@ -109,18 +112,12 @@ export class WorkerGroup {
         for (const [name, model] of this.#models) await restore(last.connection, name, model);
         return last;
       } catch (error) {
-        if (!(await isLost(last.connection))) throw error;
+        if (!last.connection.lost) throw error;
         cause = error;
       }
     }
     throw cause;
   }
-}
-
-/** The error of a call may come just before the end of the connection that it announces. */
-async function isLost(connection: WorkerConnection): Promise<boolean> {
-  if (!connection.lost) await new Promise((resolve) => setTimeout(resolve, SECOND_LOOK_MS));
-  return connection.lost !== undefined;
 }
 
 async function restore(

@@ -1,0 +1,104 @@
+"""Speed and memory of updates on this machine: `python -m rollcall_torch.bench --model DIR --tokens 16384 [--compile]`.
+
+Groups of attempts with a shared prompt are made from random ids. The last line is JSON. Utilisation counts
+6 · parameters · computed tokens over the time of forward, backward and step; recomputation is not counted.
+"""
+
+import argparse
+import json
+import time
+
+import numpy as np
+import torch
+
+from .adam import AdamOptions
+from .dealing import computed_tokens
+from .group import Group
+from .model import ModelOptions
+from .rows import Row
+from .trainer import Trainer
+
+ADAM = AdamOptions(1e-6, 0.9, 0.999, 1e-8, 0.0, 1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--tokens", type=int, default=16384, help="computed in one micro-batch")
+    parser.add_argument("--batches", type=int, default=4, help="micro-batches of one step")
+    parser.add_argument("--steps", type=int, default=3, help="timed steps, after one that is not")
+    parser.add_argument("--prompt", type=int, default=470)
+    parser.add_argument("--reply", type=int, default=200)
+    parser.add_argument("--attempts", type=int, default=8)
+    parser.add_argument("--recompute", type=float, default=1.0)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--attention")
+    parser.add_argument("--peak-teraflops", type=float, default=989, help="of the device in the precision of computing")
+    options = parser.parse_args()
+    group = Group("cuda" if torch.cuda.is_available() else "cpu")
+    given = {"path": options.model, "recompute": options.recompute, "compile": options.compile, "attention": options.attention}
+    trainer = Trainer(ModelOptions.parse({**given, "tokens": 2 * options.tokens}), group, print)
+    random = np.random.default_rng(1)
+    batches = [make_rows(random, options, trainer.config.vocab_size) for _ in range(options.batches)]
+    computed = sum(computed_tokens(rows, list(range(len(rows)))) for rows in batches)
+    seconds: list[dict[str, float]] = []
+    for _ in range(options.steps + 1):
+        seconds.append(take_step(trainer, batches))
+        print(json.dumps(seconds[-1]), flush=True)
+    timed = seconds[1:]
+    whole = float(np.median([sum(parts.values()) for parts in timed]))
+    on_cuda = group.device.type == "cuda"
+    print(
+        json.dumps(
+            {
+                "device": torch.cuda.get_device_name() if on_cuda else "cpu",
+                "attention": trainer.way,
+                "parameters": trainer.parameters,
+                "tokensPerMicroBatch": computed // len(batches),
+                "secondsPerStep": round(whole, 4),
+                "tokensPerSecond": round(computed / whole),
+                "utilisation": round(6 * trainer.parameters * computed / whole / (1e12 * options.peak_teraflops), 4),
+                "peakGB": round(torch.cuda.max_memory_allocated() / 1e9, 2) if on_cuda else None,
+                "parts": {name: round(float(np.median([parts[name] for parts in timed])), 4) for name in timed[0]},
+            }
+        )
+    )
+    group.close()
+
+
+def make_rows(random: np.random.Generator, options: argparse.Namespace, vocabulary: int) -> list[Row]:
+    """Whole groups, as many as the tokens allow."""
+    rows: list[Row] = []
+    per_group = options.prompt + options.attempts * options.reply
+    for _ in range(max(1, options.tokens // per_group)):
+        prompt = random.integers(0, vocabulary, options.prompt)
+        first = len(rows)
+        for attempt in range(options.attempts):
+            ids = np.concatenate([prompt, random.integers(0, vocabulary, options.reply)]).astype(np.int32)
+            targets = (np.arange(len(ids)) >= options.prompt).astype(np.uint8)
+            shared = {} if attempt == 0 else {"prefix_row": first, "prefix_length": options.prompt}
+            rows.append(Row(ids, targets, **shared))
+    return rows
+
+
+def take_step(trainer: Trainer, batches: list[list[Row]]) -> dict[str, float]:
+    parts = {"forward": 0.0, "backward": 0.0, "step": 0.0}
+
+    def timed(name: str, act):
+        begin = time.perf_counter()
+        result = act()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        parts[name] += time.perf_counter() - begin
+        return result
+
+    for rows in batches:
+        number, outputs = timed("forward", lambda: trainer.forward(rows, 1.0, ["logprob"], lambda: False))
+        gradients = {"logprob": np.full(len(outputs["logprob"]), -1e-3, np.float32)}
+        timed("backward", lambda: trainer.backward(number, gradients))
+    timed("step", lambda: trainer.optim_step(ADAM))
+    return parts
+
+
+if __name__ == "__main__":
+    main()
