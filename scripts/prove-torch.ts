@@ -12,7 +12,7 @@ import { embedded } from '../src/engine/embedded.ts';
 import { checkEnvironment, defaultPython, installEnvironment } from '../src/torch/environment.ts';
 import { type TorchOptions, torch } from '../src/torch/torch.ts';
 import type { Output, Outputs, Trainer, TrainerFactory } from '../src/training/trainer.ts';
-import { type EngineGolden, readEngineGolden } from '../test/golden/engine/golden.ts';
+import { type EngineGolden, readEngineGolden, relativeError } from '../test/golden/engine/golden.ts';
 import { tinyModel } from '../test/tiny-model.ts';
 import { readFlags } from './flags.ts';
 import { type Aim, atMost, conclude, holds } from './verdict.ts';
@@ -97,13 +97,8 @@ async function compare(name: string): Promise<void> {
     );
     const norms = found.norms.map((norm, step) => Math.abs(norm / expected.norms[step]! - 1));
     show(atMost(`${where}: gradient norms of ${STEPS} steps differ by a share of`, Math.max(...norms), 1e-4));
-    show(
-      atMost(
-        `${where}: outputs after ${STEPS} steps differ by`,
-        difference(found.after, expected.after),
-        1e-4,
-      ),
-    );
+    const after = differenceByScale(found.after, expected.after);
+    show(atMost(`${where}: outputs after ${STEPS} steps differ by a share of their scale of`, after, 1e-4));
   }
 }
 
@@ -118,6 +113,13 @@ function difference(found: Outputs, expected: Outputs): number {
     }
   }
   return largest;
+}
+
+/** As `relativeError`: f32 alone is 1.3e-4 off float64 after five steps of the model with the adapter, of 8.6. */
+function differenceByScale(found: Outputs, expected: Outputs): number {
+  const names = Object.keys(expected) as Output[];
+  const flat = (rows: readonly Float32Array[] | undefined) => rows!.flatMap((row) => [...row]);
+  return Math.max(...names.map((name) => relativeError(flat(found[name]), flat(expected[name]))));
 }
 
 /** Rank 1 of 2 is killed between a forward and its backward in the third of five steps, after a checkpoint. */
@@ -174,13 +176,15 @@ async function compareRuns(): Promise<void> {
   const rewards = async (name: string, trainer: TrainerFactory) => {
     const found: number[] = [];
     for await (const { metrics } of train({ ...options, trainer, runDir: join(folder, name), steps: 6 })) {
-      found.push(metrics['critic/score/mean']!);
+      const reward = metrics['critic/score/mean'];
+      if (reward !== undefined) found.push(reward);
     }
     return found;
   };
   const expected = await rewards('embedded', embedded({ threads: 1 }).trainer);
   const found = await rewards('torch', onCpu({ ranks: 1 }));
   console.log(`rewards of six steps: ${expected.map((value) => value.toFixed(4)).join(' ')}`);
+  show(holds('both runs report six rewards', expected.length === 6 && found.length === 6));
   const apart = expected.map((value, step) => Math.abs(value - found[step]!));
   show(
     atMost('mean rewards of six steps differ from those with the embedded trainer by', Math.max(...apart), 0),

@@ -25,12 +25,13 @@ class Group:
         for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "0"), ("RANK", "0"), ("WORLD_SIZE", "1")):
             os.environ.setdefault(name, value)
         # A rank that hangs ends the group: the others' exchanges fail after this time.
+        self.limit = timedelta(seconds=seconds_per_exchange)
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
             store=dist.HashStore() if self.size == 1 else None,
             rank=self.rank,
             world_size=self.size,
-            timeout=timedelta(seconds=seconds_per_exchange),
+            timeout=self.limit,
         )
         # Waiting for the next call may take as long as the client samples.
         self.calls = dist.new_group(backend="gloo", timeout=timedelta(days=30))
@@ -46,16 +47,24 @@ class Group:
             assert frame is not None
             data = torch.from_numpy(np.frombuffer(encode(frame), np.uint8).copy())
             size[0] = len(data)
-        dist.broadcast(size, 0, group=self.calls)
+        self.tell(size)
         if self.rank != 0:
             data = torch.zeros(int(size), dtype=torch.uint8)
-        dist.broadcast(data, 0, group=self.calls)
+        self.tell(data)
         if self.rank == 0:
             return frame
         content = data.numpy().tobytes()
         _, header_bytes, _ = PREFIX.unpack_from(content)
         split = PREFIX.size + header_bytes
         return decode(content[PREFIX.size : split], content[split:])
+
+    def tell(self, tensor: torch.Tensor) -> None:
+        """Rank 0's content, on every rank. The others may wait long for it; rank 0 need not wait for one that hangs."""
+        work = dist.broadcast(tensor, 0, group=self.calls, async_op=True)
+        if self.rank == 0:
+            work.wait(self.limit)
+        else:
+            work.wait()
 
     def agree(self, value: bool) -> bool:
         """Rank 0's answer, on every rank."""

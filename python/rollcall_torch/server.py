@@ -106,8 +106,7 @@ def serve(connection: Connection, group: Group, most_tokens: int | None) -> None
     threading.Thread(target=connection.receive, daemon=True).start()
     while (frame := connection.calls.get()) is not None:
         number = frame.header.get("id")
-        group.share(frame)
-        reply, ends = answer(calls, frame, lambda: number in connection.abandoned)
+        reply, ends = answer(calls, group, frame, lambda: number in connection.abandoned)
         connection.abandoned.discard(number)
         connection.send(Frame({"id": number, **reply.header}, reply.arrays))
         if ends:
@@ -119,15 +118,17 @@ def follow(group: Group, most_tokens: int | None) -> None:
     """The other ranks: execute what rank 0 shares."""
     calls = Calls(group, lambda line: None, most_tokens)
     while (frame := group.share(None)).header.get("call") != "end":
-        _, ends = answer(calls, frame, lambda: False)
+        _, ends = answer(calls, None, frame, lambda: False)
         if ends:
             os._exit(1)
 
 
-def answer(calls: Calls, frame: Frame, stop: Any) -> tuple[Frame, bool]:
-    """The reply, and whether the group must end after it. What is wrong with a call is found by every rank alike,
+def answer(calls: Calls, sharing: Group | None, frame: Frame, stop: Any) -> tuple[Frame, bool]:
+    """Shares the call with the other ranks, on rank 0, and executes it. The reply, and whether the group must end after it. What is wrong with a call is found by every rank alike,
     before anything is exchanged; after any other failure the ranks may be out of step."""
     try:
+        if sharing:
+            sharing.share(frame)
         return calls.execute(frame, stop), False
     except Abandoned:
         return failure("Abandoned", "the call was abandoned"), False
