@@ -36,7 +36,12 @@ def main() -> None:
     parser.add_argument("--peak-teraflops", type=float, default=989, help="of the device in the precision of computing")
     options = parser.parse_args()
     group = Group("cuda" if torch.cuda.is_available() else "cpu")
-    given = {"path": options.model, "recompute": options.recompute, "compile": options.compile, "attention": options.attention}
+    given = {
+        "path": options.model,
+        "recompute": options.recompute,
+        "compile": options.compile,
+        "attention": options.attention,
+    }
     trainer = Trainer(ModelOptions.parse({**given, "tokens": 2 * options.tokens}), group, print)
     random = np.random.default_rng(1)
     batches = [make_rows(random, options, trainer.config.vocab_size) for _ in range(options.batches)]

@@ -27,7 +27,13 @@ def fill_buckets(tensors: Iterable[tuple[str, torch.Tensor]], buffer: torch.Tens
             place.copy_(piece)
             dtype = str(piece.dtype).removeprefix("torch.")
             entries.append(
-                {"name": name, "dtype": dtype, "shape": list(tensor.shape), "rows": [first_row, first_row + len(piece)], "at": at}
+                {
+                    "name": name,
+                    "dtype": dtype,
+                    "shape": list(tensor.shape),
+                    "rows": [first_row, first_row + len(piece)],
+                    "at": at,
+                }
             )
             at += -(-piece.nbytes // ALIGNMENT) * ALIGNMENT
     if entries:

@@ -95,7 +95,9 @@ class Calls:
     def call_push(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
         servers, version = params.get("servers"), params.get("version")
         if not isinstance(servers, list) or not servers or type(version) is not int:
-            raise TrainerError(f"push: servers are {servers!r} and version is {version!r}; addresses and a number are needed")
+            raise TrainerError(
+                f"push: servers are {servers!r} and version is {version!r}; addresses and a number are needed"
+            )
         self.trainer(params.get("model")).push(servers, version)
         return {}
 

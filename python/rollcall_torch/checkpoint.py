@@ -118,7 +118,9 @@ def read_value_head(directory: str, scorer: Scorer, options: ModelOptions, neede
 
 def write_adapter(files: FolderWriter, scorer: Scorer, options: ModelOptions) -> None:
     tensors = {
-        f"{PEFT_PREFIX}{name}": full(p).float().to("cpu", copy=True) for name, p in named_parameters(scorer) if is_adapter(name)
+        f"{PEFT_PREFIX}{name}": full(p).float().to("cpu", copy=True)
+        for name, p in named_parameters(scorer)
+        if is_adapter(name)
     }
     files.json("adapter_config.json", peft_config(options.lora, options.path))
     files.tensors(ADAPTER_FILE, tensors)
@@ -127,7 +129,9 @@ def write_adapter(files: FolderWriter, scorer: Scorer, options: ModelOptions) ->
 def write_value_head(files: FolderWriter, scorer: Scorer, options: ModelOptions) -> None:
     if not options.value_head:
         return
-    head = {name: full(p).float().to("cpu", copy=True) for name, p in named_parameters(scorer) if name.startswith(VALUE_HEAD)}
+    head = {
+        name: full(p).float().to("cpu", copy=True) for name, p in named_parameters(scorer) if name.startswith(VALUE_HEAD)
+    }
     files.tensors(VALUE_HEAD_FILE, head)
 
 

@@ -103,8 +103,7 @@ class Group:
         return int(tensor)
 
     def wait_for_all(self) -> None:
-        if self.size > 1:
-            dist.barrier(group=self.calls)
+        self.sum(np.zeros(1, np.float32))
 
     def close(self) -> None:
         if dist.is_initialized():

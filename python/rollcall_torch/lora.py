@@ -102,7 +102,15 @@ def check_peft_config(given: dict[str, Any], options: LoraOptions, where: str) -
     """An adapter is loaded into one of the same shape; what is not plain LoRA is refused by field."""
     if given.get("peft_type") != "LORA":
         raise ConfigError(f"{where}: peft_type {given.get('peft_type')!r} is not implemented; LORA is")
-    for name in ("use_dora", "use_rslora", "fan_in_fan_out", "modules_to_save", "layers_to_transform", "rank_pattern", "alpha_pattern"):
+    for name in (
+        "use_dora",
+        "use_rslora",
+        "fan_in_fan_out",
+        "modules_to_save",
+        "layers_to_transform",
+        "rank_pattern",
+        "alpha_pattern",
+    ):
         if given.get(name):
             raise ConfigError(f"{where}: {name} {given[name]!r} is not implemented")
     if given.get("bias", "none") != "none":

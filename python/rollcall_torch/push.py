@@ -23,13 +23,17 @@ def push(scorer: Scorer, precision: torch.dtype, servers: list[str], version: in
     if group.device.type != "cuda":
         raise ConfigError("weights are pushed through GPU memory; on the CPU they go to servers by files")
     buffer = torch.empty(BUCKET_BYTES, dtype=torch.uint8, device=group.device)
-    handles = {gpu: handle for part in group.collect({gpu_name(group.device): share(buffer)}) for gpu, handle in part.items()}
+    handles = {
+        gpu: handle for part in group.collect({gpu_name(group.device): share(buffer)}) for gpu, handle in part.items()
+    }
     first, failure = True, ""
     for entries in fill_buckets(merged(scorer, precision), buffer):
         torch.cuda.synchronize()
         group.wait_for_all()
         if group.rank == 0 and not failure:
-            failure = send(servers, {"first": first, "last": False, "version": version, "handles": handles, "entries": entries})
+            failure = send(
+                servers, {"first": first, "last": False, "version": version, "handles": handles, "entries": entries}
+            )
         group.wait_for_all()
         first = False
     if group.rank == 0 and not failure:
@@ -40,7 +44,9 @@ def push(scorer: Scorer, precision: torch.dtype, servers: list[str], version: in
 
 def send(servers: list[str], bucket: dict[str, Any]) -> str:
     """To all servers at once. Returns what went wrong, or nothing."""
-    body = json.dumps({"method": "rollcall_take_weights", "args": [json.dumps(bucket)], "timeout": SECONDS_PER_BUCKET}).encode()
+    body = json.dumps(
+        {"method": "rollcall_take_weights", "args": [json.dumps(bucket)], "timeout": SECONDS_PER_BUCKET}
+    ).encode()
 
     def tell(server: str) -> str:
         request = urllib.request.Request(f"{server}/collective_rpc", body, {"content-type": "application/json"})

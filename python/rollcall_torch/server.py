@@ -46,7 +46,9 @@ class Connection:
             hello = read_frame(self.read).header
             params = hello.get("params", {})
             if hello.get("call") != "hello" or params.get("protocol") != PROTOCOL:
-                raise ProtocolError(f"hello of protocol {PROTOCOL} is needed first; got {hello.get('call')!r} {params.get('protocol')!r}")
+                raise ProtocolError(
+                    f"hello of protocol {PROTOCOL} is needed first; got {hello.get('call')!r} {params.get('protocol')!r}"
+                )
             if not hmac.compare_digest(str(params.get("token")).encode(), token.encode()):
                 raise ProtocolError("the token is wrong")
         except (ProtocolError, EOFError, OSError) as error:
@@ -124,8 +126,9 @@ def follow(group: Group, most_tokens: int | None) -> None:
 
 
 def answer(calls: Calls, sharing: Group | None, frame: Frame, stop: Any) -> tuple[Frame, bool]:
-    """Shares the call with the other ranks, on rank 0, and executes it. The reply, and whether the group must end after it. What is wrong with a call is found by every rank alike,
-    before anything is exchanged; after any other failure the ranks may be out of step."""
+    """Shares the call with the other ranks, on rank 0, and executes it. Returns the reply, and whether the group must end
+    after it. What is wrong with a call is found by every rank alike, before anything is exchanged; after any other failure
+    the ranks may be out of step."""
     try:
         if sharing:
             sharing.share(frame)

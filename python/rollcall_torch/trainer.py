@@ -56,13 +56,17 @@ class Trainer:
         more = (["value"] if self.options.value_head else []) + (["lora"] if self.options.lora else [])
         return ["entropy", "sumSquares", "temperature", "prefix", *more]
 
-    def score(self, rows: list[Row], temperature: float, outputs: list[str], stop: Callable[[], bool], adapter: bool = True) -> Arrays:
+    def score(
+        self, rows: list[Row], temperature: float, outputs: list[str], stop: Callable[[], bool], adapter: bool = True
+    ) -> Arrays:
         """Outputs at the rows' targets, row by row."""
         self.check_run(rows, temperature, outputs)
         with nullcontext() if adapter else adapters_off(self.scorer):
             return self.fitting(lambda: self.outputs_alone(rows, self.deal(rows), temperature, outputs, stop))
 
-    def forward(self, rows: list[Row], temperature: float, outputs: list[str], stop: Callable[[], bool]) -> tuple[int, Arrays]:
+    def forward(
+        self, rows: list[Row], temperature: float, outputs: list[str], stop: Callable[[], bool]
+    ) -> tuple[int, Arrays]:
         self.check_run(rows, temperature, outputs)
         opened, results = self.fitting(lambda: self.open_pass(rows, temperature, outputs, stop))
         self.pass_count += 1
@@ -118,7 +122,9 @@ class Trainer:
 
     # How a call is computed
 
-    def open_pass(self, rows: list[Row], temperature: float, outputs: list[str], stop: Callable[[], bool]) -> tuple[OpenPass, Arrays]:
+    def open_pass(
+        self, rows: list[Row], temperature: float, outputs: list[str], stop: Callable[[], bool]
+    ) -> tuple[OpenPass, Arrays]:
         batches = self.deal(rows)
         if len(batches) != 1 or self.adam is None:
             results = self.outputs_alone(rows, batches, temperature, outputs, stop)
@@ -126,7 +132,14 @@ class Trainer:
         kept = self.compute(batches[0], temperature, outputs)
         return OpenPass(rows, outputs, temperature, batches, kept), self.gather(rows, outputs, [(batches[0], kept)])
 
-    def outputs_alone(self, rows: list[Row], batches: list[MicroBatch], temperature: float, outputs: list[str], stop: Callable[[], bool]) -> Arrays:
+    def outputs_alone(
+        self,
+        rows: list[Row],
+        batches: list[MicroBatch],
+        temperature: float,
+        outputs: list[str],
+        stop: Callable[[], bool],
+    ) -> Arrays:
         parts = []
         try:
             for batch in batches:

@@ -94,10 +94,14 @@ def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: 
                     continue  # computed, or tied to the embedding
                 parameter = left.pop(name, None)
                 if parameter is None:
-                    raise ConfigError(f"{path}: tensor {stored} is unknown to this model (mixtures of experts are not implemented)")
+                    raise ConfigError(
+                        f"{path}: tensor {stored} is unknown to this model (mixtures of experts are not implemented)"
+                    )
                 tensor = file.get_slice(stored)
                 if list(tensor.get_shape()) != list(parameter.shape):
-                    raise ConfigError(f"{path}: tensor {stored} has shape {tensor.get_shape()}; {list(parameter.shape)} is needed")
+                    raise ConfigError(
+                        f"{path}: tensor {stored} has shape {tensor.get_shape()}; {list(parameter.shape)} is needed"
+                    )
                 copy_rows(parameter, lambda begin, end: tensor[begin:end])
     if left:
         raise ConfigError(f"{where}: tensor {next(iter(left))} is missing from its safetensors files")

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+
 from rollcall_torch.frames import Frame, encode, read_frame
 from rollcall_torch.rows import Row
 
@@ -74,7 +75,9 @@ class Worker:
         return self.call("score", as_arrays(rows), model=model, temperature=temperature, outputs=outputs).arrays
 
     def step(self, golden, model: str = "policy") -> dict:
-        found = self.call("forward", as_arrays(golden.rows), model=model, temperature=golden.temperature, outputs=list(golden.outputs))
+        found = self.call(
+            "forward", as_arrays(golden.rows), model=model, temperature=golden.temperature, outputs=list(golden.outputs)
+        )
         self.call("backward", golden.gradients, model=model, **{"pass": found.header["reply"]["pass"]})
         return self.call("optimStep", model=model, adam=golden.adam).header["reply"]
 

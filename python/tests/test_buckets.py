@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from rollcall_torch.buckets import BucketReader, fill_buckets
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from rollcall_torch.dealing import computed_tokens, deal
 from rollcall_torch.rows import Row, check_rows, pack
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from golden import ROOT
+
 from rollcall_torch.errors import ProtocolError
 from rollcall_torch.frames import TYPES, Frame, encode, read_frame
 
@@ -34,7 +35,8 @@ def test_every_fixture_is_read_as_it_says_and_written_with_the_same_bytes(path):
     frame = read_frame(read_exactly(data))
     assert frame.header == said["header"]
     arrays = {
-        name: np.array(entry["values"], TYPES[entry["type"]]).reshape(entry["shape"]) for name, entry in said["arrays"].items()
+        name: np.array(entry["values"], TYPES[entry["type"]]).reshape(entry["shape"])
+        for name, entry in said["arrays"].items()
     }
     assert list(frame.arrays) == list(arrays)
     for name, array in arrays.items():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from golden import GOLDEN, LORA, NAMES, Golden, read_golden, relative_error
+
 from rollcall_torch.adam import AdamOptions
 from rollcall_torch.errors import Abandoned, ConfigError, TrainerError
 from rollcall_torch.group import Group
