@@ -33,7 +33,7 @@ class Packing:
 
 
 def rows_from(arrays: dict[str, np.ndarray]) -> list[Row]:
-    """Rows as they travel: `ids` and `targets` of all rows one after another, with `lengths` and `prefixes` [row, length]."""
+    """Rows as they come: `ids` and `targets` of all rows one after another, with `lengths` and `prefixes` [row, length]."""
     missing = {"ids", "targets", "lengths", "prefixes"} - arrays.keys()
     if missing:
         raise TrainerError(f"rows lack {', '.join(sorted(missing))}")
