@@ -17,6 +17,7 @@ import {
   simulatedEngine,
   virtualClock,
 } from '../../testing/index.ts';
+import { barriers } from './barriers.ts';
 import type { ScheduleCase } from './cases.ts';
 
 export interface Figures {
@@ -210,31 +211,6 @@ function tokensLeft({ promptTokens, turns }: SimulatedTrajectory, context: numbe
     at += replyTokens + resultTokens;
   }
   return left;
-}
-
-/** After each reply, and before each turn, all that have such a turn wait for the last of them. */
-function barriers(plans: readonly SimulatedTrajectory[]) {
-  const most = Math.max(...plans.map(({ turns }) => turns.length));
-  const meeting = () =>
-    Array.from({ length: most }, (_, at) => barrier(plans.filter(({ turns }) => turns.length > at).length));
-  const [begun, replied] = [meeting(), meeting()];
-  return {
-    beforeTurn: (turn: number) => begun[turn - 1]!(),
-    afterReply: (turn: number) => replied[turn - 1]!(),
-  };
-}
-
-/** Resolves for all when the last of `count` has come. */
-function barrier(count: number): () => Promise<void> {
-  let open = () => {};
-  let missing = count;
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return () => {
-    if (--missing === 0) open();
-    return opened;
-  };
 }
 
 type Statistics = ReturnType<ReturnType<typeof setUp>['statistics']>;
