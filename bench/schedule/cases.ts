@@ -120,7 +120,7 @@ const TURNS_3: ScheduleCase = {
 };
 
 /**
- * Seed 004's third line, “5 turns with tools”, without a published setting: as above with tools that reach out (search,
+ * “5 turns with tools”, without a published setting: as above with tools that reach out (search,
  * APIs), assumed ten times as slow as a sandbox, and as many at once as there are trajectories.
  */
 const TURNS_5_TOOLS: ScheduleCase = {

@@ -18,12 +18,12 @@ import type { Tool } from './tool.ts';
 
 const entries = z.array(z.looseObject({ name: z.string(), _target_: z.string() }));
 
-/** Python loops of the seeds and of verl, by the last part of their path, and the built-in agent of each. */
+/** Python loops of verl and its examples, by the last part of their path, and the built-in agent of each. */
 const PYTHON_LOOPS: Readonly<Record<string, string>> = {
   SingleTurnAgentLoop: 'single_turn_agent',
   ToolAgentLoop: 'tool_agent',
   ReactAgentLoop: 'react_agent',
-  RectAgentLoop: 'react_agent', // as seed 002 spells it
+  RectAgentLoop: 'react_agent', // a spelling that examples use
   GSM8KToolAgentLoop: 'tool_agent',
 };
 
@@ -53,7 +53,7 @@ export async function loadAgentFile<T = Task>(
   return agents;
 }
 
-/** The agent that `path.ts#Export` or a Python loop of the seeds names. */
+/** The agent that `path.ts#Export` or the name of a Python loop of verl means. */
 export async function loadAgent<T = Task>(
   target: string,
   config: Readonly<Record<string, unknown>>,

@@ -24,7 +24,7 @@ export interface AgentDescription {
   readonly default: string;
   /** An agent-loop YAML. */
   readonly file: string | null;
-  /** `path.ts#export` or a Python loop of the seeds, for all rows that name none. */
+  /** `path.ts#export` or the name of a Python loop of verl, for all rows that name none. */
   readonly module: string | null;
   readonly config: Readonly<Record<string, unknown>>;
   readonly stopOnToolSuccess: boolean;
@@ -141,7 +141,7 @@ async function openTools(described: ToolsDescription, directory: string): Promis
     if (described.module !== null) boxes.push(await exportedTools(described.module, directory));
     boxes.push(await toolsFromConfig(described.list, { directory, source: 'tools.list', limits }));
     const given = boxes.flatMap((box) => box.tools.map((one) => one.name));
-    // One that is only named, as seed 004 does, may be a ready one.
+    // One that is only named may be a ready one.
     const ready = (described.names ?? []).filter(
       (name) => !given.includes(name) && readyToolNames().includes(name),
     );

@@ -1,4 +1,4 @@
-/** Tools that come with Rollcall, by the class names that the seeds and verl's examples give them. */
+/** Tools that come with Rollcall, by the class names that verl's examples give them. */
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
 import type { Tool } from './tool.ts';
@@ -44,7 +44,7 @@ const BY_CLASS: Readonly<Record<string, MakeTool>> = {
   ImageZoomInTool: imageZoomTool,
 };
 
-/** By the name in a short form, as seed 004 writes it. */
+/** By the name in a short form. */
 const BY_NAME: Readonly<Record<string, MakeTool>> = {
   calculator: (_, schema = CALCULATOR_SCHEMA) => calculatorTool(schema),
   calc_gsm8k_reward: BY_CLASS.Gsm8kTool!,

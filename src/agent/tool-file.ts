@@ -1,11 +1,11 @@
 /**
- * Tools from YAML or JSON, as verl's examples and the seeds write them:
+ * Tools from YAML or JSON, as verl's examples write them:
  *
  *   tools:
  *     - class_name: "verl.tools.gsm8k_tool.Gsm8kTool"    # one of ours, or path.ts#Export
  *       config: { type: native }
  *       tool_schema: { type: function, function: { name, description, parameters } }
- *     - name: calculator                                 # the short form of seed 004
+ *     - name: calculator                                 # the short form
  *       description: "A calculator …"
  *       parameters: { type: object, properties: … }
  *       module: tools.ts#calculate                       # where the name is not one of ours

@@ -32,7 +32,7 @@ test('by difficulty, text or number, easy first or hard first; a row without is 
   );
 });
 
-test('seed 004’s curriculum: the second epoch goes from easy to hard as measured in the first', async () => {
+test('a curriculum by success: the second epoch goes from easy to hard as measured in the first', async () => {
   const sampler = await createSampler(tasks(12), { kind: 'easy-to-hard' }, 3);
   const first = sampler.next(12);
   sampler.update(first.map((index) => ({ index, success: 1 - index / 12 })));

@@ -35,12 +35,12 @@ test('a row of verl’s tool script becomes a task with one spelling for each th
   });
 });
 
-test('seed 000’s spelling tool_kwargs is the same thing', () => {
+test('the spelling tool_kwargs is the same thing', () => {
   const row = { prompt: 'q', extra_info: { tool_kwargs: { calculator: { create_kwargs: { a: 1 } } } } };
   expect(taskRow(row).toolsKwargs).toEqual({ calculator: { create_kwargs: { a: 1 } } });
 });
 
-test('seed 004’s geometry row, a list of typed parts, is one user message', () => {
+test('a geometry row, a list of typed parts, is one user message', () => {
   const row = {
     prompt: [
       { type: 'image', image: '/path/to/geometry.png' },
@@ -62,7 +62,7 @@ test('seed 004’s geometry row, a list of typed parts, is one user message', ()
   });
 });
 
-test('seed 004’s multi-turn prompts keep assistant and tool messages', () => {
+test('multi-turn prompts keep assistant and tool messages', () => {
   const prompt = [
     { role: 'user', content: 'Natalia sold clips to...' },
     { role: 'assistant', content: 'Let me calculate...' },

@@ -107,7 +107,7 @@ function names(value: unknown, column: string): readonly string[] | undefined {
   return fail(column, 'is not a list of names', value);
 }
 
-/** Parquet gives every row every tool's field; one that is null was not in this row. Seed 000 spells it tool_kwargs. */
+/** Parquet gives every row every tool's field; one that is null was not in this row. Some examples spell it tool_kwargs. */
 function readToolsKwargs(row: DataRow, extraInfo: Fields): Record<string, Fields> {
   const column = 'extra_info.tools_kwargs';
   const given = extraInfo.tools_kwargs ?? extraInfo.tool_kwargs ?? row.tools_kwargs ?? row.tool_kwargs;

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Message, Problem, ToolRun, Trajectory, Turn } from '../types.ts';
 import { type Shaping, shapingReward } from './shaping.ts';
 
-const SEED_004: Shaping = {
+const EVERY_PART: Shaping = {
   toolCallSuccess: 0.1,
   validReasoning: 0.05,
   invalidToolCall: -0.1,
@@ -46,7 +46,7 @@ function trajectory(
 
 async function scored(of: Trajectory) {
   const { signal } = new AbortController();
-  return shapingReward(SEED_004).score({ task: {}, trajectory: of, solution: '', signal });
+  return shapingReward(EVERY_PART).score({ task: {}, trajectory: of, solution: '', signal });
 }
 
 test('tool_call_success counts once, however many calls succeed', async () => {
@@ -89,7 +89,7 @@ test('valid_reasoning is by default that every calling reply says something, and
   });
   expect(await scored(trajectory([[run('add', {})]]))).toMatchObject({ validReasoning: 0 });
   const { signal } = new AbortController();
-  const always = shapingReward(SEED_004, { isValidReasoning: () => true });
+  const always = shapingReward(EVERY_PART, { isValidReasoning: () => true });
   expect(await always.score({ task: {}, trajectory: trajectory([[]]), solution: '', signal })).toMatchObject({
     validReasoning: 0.05,
   });

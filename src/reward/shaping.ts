@@ -1,7 +1,7 @@
 import type { Task, ToolCall, Trajectory } from '../types.ts';
 import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
 
-/** What is added beside the task's own reward, in the keys of seed 004. */
+/** What is added beside the task's own reward, named as the `reward_shaping.*` keys. */
 export interface Shaping {
   /** Once, if a call ran without a problem. */
   readonly toolCallSuccess: number;
@@ -17,7 +17,7 @@ export interface Shaping {
   readonly toolFormat: number;
 }
 
-/** Of seed 004, which gives nothing for the format alone. */
+/** The usual amounts, which give nothing for the format alone. */
 export const SHAPING: Shaping = {
   toolCallSuccess: 0.1,
   validReasoning: 0.05,

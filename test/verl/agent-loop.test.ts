@@ -274,7 +274,7 @@ describe('verl 1.B', () => {
     expect(trajectory.turns.map(({ segment }) => segment)).toEqual([0, 1]);
   });
 
-  test('B11: ReAct is the tool loop under its own name, as the recipe and seed 002 spell it', async () => {
+  test('B11: ReAct is the tool loop under its own name, as the recipe and its misspelling name it', async () => {
     const { count, runs } = counted();
     const builtIn = builtInAgents({ prompt: promptOf, tools: [count] });
     const options = { directory: '.', tools: [count], builtIn };
@@ -369,7 +369,7 @@ describe('verl 1.J', () => {
   });
 });
 
-describe('the stops of seed 004', () => {
+describe('stops in the agent-loop settings', () => {
   const { count } = counted();
   const broken = tool({
     name: 'broken',

@@ -502,7 +502,7 @@ describe('K8 reward shaping for tool use', () => {
     expect(group!.attempts[0]!.reward).toBeCloseTo(1.1);
   });
 
-  test("seed 004's keys shape a described run, part by part in the log, and enable: False turns them off", async () => {
+  test("reward_shaping keys shape a described run, part by part in the log, and enable: False turns them off", async () => {
     for (const enabled of [true, false]) {
       const { rewards } = await open({
         name: 'gsm8k',

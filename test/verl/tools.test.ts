@@ -73,7 +73,7 @@ const GSM8K_YAML = `tools:
 `;
 
 describe('verl 1.C', () => {
-  test('C1: the tool YAML of the seeds loads as written; other types and shapes are refused by name', async () => {
+  test('C1: a tool YAML loads as written; other types and shapes are refused by name', async () => {
     const path = await folder({
       'gsm8k.yaml': GSM8K_YAML,
       'bad.yaml': 'tool: []',
@@ -101,7 +101,7 @@ describe('verl 1.C', () => {
     await expect(load({ title: 'x' })).rejects.toThrow(/tools\[0\] cannot be read/);
   });
 
-  test('C1: the short form of seed 004 is the ready calculator', async () => {
+  test('C1: the short form is the ready calculator', async () => {
     const {
       tools: [calculator],
     } = await toolsFromConfig(
@@ -117,7 +117,7 @@ describe('verl 1.C', () => {
           },
         },
       ],
-      { directory: '.', source: 'seed 004' },
+      { directory: '.', source: 'run.yaml' },
     );
     const calls = ['123 + 456', '2**10', '1,000*3', '0.1+0.2', 'process.exit()', '1/0'];
     const { trajectory } = await play([calculator!], ({ turn }) =>
@@ -199,7 +199,7 @@ describe('verl 1.C', () => {
     expect(trajectory.extra.toolScores).toEqual({ life: 0.5 });
     log.length = 0;
     await play(tools, ({ turn }) => (turn < 1 ? call('life') : 'done'), { tool_kwargs: { life: kwargs } });
-    expect(log[0]).toEqual(['create', id, { a: 1 }]); // the spelling of seed 000
+    expect(log[0]).toEqual(['create', id, { a: 1 }]); // also spelled tool_kwargs
   });
 
   test('C5: a function is a tool; what it returns becomes text, JSON with its letters kept', async () => {

@@ -168,7 +168,7 @@ describe('a format of your own', () => {
   const format = chatmlFormat({ toolFormat: calculator });
   const read = (text: string) => format.parseReply(chatmlTokenizer().encode(text), []);
 
-  test('calculator(123 + 456), as the seeds write it', () => {
+  test('calculator(123 + 456), without JSON', () => {
     expect(format.toolFormat).toBe('calculator');
     expect(read('<think>hm</think>Let me calculate: calculator(123 + 456)<|im_end|>')).toMatchObject({
       content: 'Let me calculate: calculator(123 + 456)',

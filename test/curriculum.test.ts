@@ -5,7 +5,7 @@ import { agent, arrayDataset, embedded, reward, type TrainOptions, train } from 
 import { beforeAll, expect, test } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 
-/** Seed 004's curriculum, on a real run: 8 tasks whose attempts succeed more or less often, two epochs. */
+/** Easy tasks first, by measured success, on a real run: 8 tasks whose attempts succeed more or less often, two epochs. */
 type Level = { level: number };
 
 let model: string;

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { resolveRun } from 'rollcall/options';
 import { describe, expect, test } from 'vitest';
 
-/** The seeds' command lines and YAML blocks, letter by letter (a `#` comment of a shell line left out). */
+/** Command lines and YAML blocks as users of verl write them, letter by letter (a `#` comment of a shell line left out). */
 
-const folder = mkdtempSync(join(tmpdir(), 'rollcall-seeds-'));
+const folder = mkdtempSync(join(tmpdir(), 'rollcall-verl-'));
 const fromYaml = (yaml: string, overrides: readonly string[] = []) => {
   const file = join(folder, `${Math.random()}.yaml`);
   writeFileSync(file, yaml);
@@ -15,7 +15,7 @@ const fromYaml = (yaml: string, overrides: readonly string[] = []) => {
 const fromLine = (line: string, environment = {}) =>
   resolveRun({ overrides: words(line), environment, exists: () => false });
 
-/** What a seed says is understood; at most a part of this build is not there yet. */
+/** What is written is understood; at most a part of this build is not there yet. */
 function expectUnderstood(refused: readonly string[]): void {
   expect(refused.filter((line) => !line.includes(': not yet: '))).toEqual([]);
 }
@@ -27,7 +27,7 @@ function words(line: string): string[] {
   );
 }
 
-describe('seed 000', () => {
+describe('multi-turn GSM8K with a tool', () => {
   test('the run command names the experiment', async () => {
     const { options, refused } = await fromLine(
       'trainer.experiment_name=qwen2.5-3b_rm-gsm8k-sgl-multiturn-2025-05-03-10-00',
@@ -69,7 +69,7 @@ actor_rollout_ref:
   });
 });
 
-describe('seed 001', () => {
+describe('multi-turn Geo3K', () => {
   test('the run command names the experiment', async () => {
     const { options } = await fromLine(
       'trainer.experiment_name=qwen2.5-3b-it_rm-geo3k-sgl-multiturn-2025-06-20-10-00',
@@ -78,7 +78,7 @@ describe('seed 001', () => {
   });
 });
 
-describe('seed 002', () => {
+describe('the agent loop', () => {
   test('the two options of the agent loop are how Rollcall always works', async () => {
     const { options, notes, refused } = await fromLine(
       'data.return_raw_chat=True actor_rollout_ref.rollout.mode=async',
@@ -93,7 +93,7 @@ describe('seed 002', () => {
   });
 });
 
-describe('seed 003', () => {
+describe('an agent loop with traces', () => {
   test('the lines added to the script', async () => {
     const { options, refused, missing } = await fromLine(`
     trainer.total_epochs=15 \\
@@ -108,13 +108,13 @@ describe('seed 003', () => {
     expect(missing).toContain('trace.backend: weave: the environment variable WANDB_API_KEY is not set');
   });
 
-  test('with WANDB_API_KEY set, as the seed does, nothing is missing for weave', async () => {
+  test('with WANDB_API_KEY set, nothing is missing for weave', async () => {
     const line = 'actor_rollout_ref.rollout.trace.backend=weave';
     expect((await fromLine(line, { WANDB_API_KEY: 'x' })).missing.join()).not.toContain('weave');
   });
 });
 
-describe('seed 004', () => {
+describe('SGLang, shaping and a curriculum', () => {
   test('the SGLang rollout block', async () => {
     const { options, refused } = await fromYaml(`
 actor_rollout_ref:

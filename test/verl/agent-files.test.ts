@@ -1,4 +1,4 @@
-/** Tool files and agent-loop settings as the seeds write them, opened from data and run: scripted, and on the engine. */
+/** Tool files and agent-loop settings as verl's examples write them, opened from data and run: scripted, and on the engine. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,15 +13,15 @@ import {
   writeByteModel,
 } from 'rollcall/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { taskRow } from '../src/dataset/task-row.ts';
-import { openServer } from '../src/engine/server.ts';
-import type { InferenceServer } from '../src/inference/server.ts';
+import { taskRow } from '../../src/dataset/task-row.ts';
+import { openServer } from '../../src/engine/server.ts';
+import type { InferenceServer } from '../../src/inference/server.ts';
 
 const { tokenizer, format } = byteModel();
 const call = (name: string, given: object = {}) =>
   `<tool_call>{"name": "${name}", "arguments": ${JSON.stringify(given)}}</tool_call>`;
 
-/** Seed 000's tool file. */
+/** The tool file of the GSM8K example. */
 const TOOL_FILE = `tools:
   - class_name: "verl.tools.gsm8k_tool.Gsm8kTool"
     config: {}
@@ -39,7 +39,7 @@ const TOOL_FILE = `tools:
           required: ["answer"]
 `;
 
-/** Seed 004's rollout, agent-loop and tool settings in one file. */
+/** Rollout, agent-loop and tool settings in one file. */
 const RUN_FILE = `actor_rollout_ref:
   rollout:
     use_agent_loop: True
@@ -113,7 +113,7 @@ async function play(
 const scripted = (reply: ScriptedEngineOptions['reply']) =>
   scriptedEngine({ tokenizer, clock: virtualClock(), reply });
 
-test('seed 000: its tool YAML and multi_turn keys give a dialogue with the GSM8K tool', async () => {
+test('a tool YAML and multi_turn keys give a dialogue with the GSM8K tool', async () => {
   const run = await resolveRun({
     overrides: [
       'actor_rollout_ref.rollout.multi_turn.enable=True',
@@ -130,7 +130,7 @@ test('seed 000: its tool YAML and multi_turn keys give a dialogue with the GSM8K
   expect(attempt!.reward).toBe(1);
 });
 
-test('seed 003: agent_name of a row decides; a single-turn row with tools given is said', async () => {
+test('agent_name of a row decides; a single-turn row with tools given is said', async () => {
   const run = await resolveRun({
     overrides: [`actor_rollout_ref.rollout.multi_turn.tool_config_path=${join(folder, 'tools.yaml')}`],
   });
@@ -143,7 +143,7 @@ test('seed 003: agent_name of a row decides; a single-turn row with tools given 
   expect(warnings).toHaveLength(1);
 });
 
-test('seed 004: its agent-loop class, tools and stops, as written', async () => {
+test('an agent-loop class, tools and stops, as written', async () => {
   const run = await resolveRun({ file: join(folder, 'run.yaml'), overrides: [] });
   const succeeded = scripted(({ turn }) => call('calculator', { expression: turn === 0 ? '48+' : '48+24' }));
   const [stopped] = await play(await open(run), succeeded, run);
