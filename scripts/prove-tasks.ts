@@ -107,7 +107,7 @@ interface GrpoRun {
 /** GRPO from a warm start; `name` may be that of a control. */
 const grpoRun = (name: string, seed: number, model: string, { options }: AnyExercise): Promise<GrpoRun> =>
   once(`grpo ${name} ${seed}`, async () => {
-    const toy = { steps: 2, tasksPerStep: 2, attemptsPerTask: 2, evaluation: { every: 0, tasks: 4 } };
+    const toy = { steps: 2, tasksPerStep: 2, attemptsPerTask: 2, evaluation: { every: 0, limit: 4 } };
     const runDir = join(flags.runs, `${name.replaceAll(' ', '-')}-${seed}`, 'grpo');
     const all: TrainOptions<Task> = { ...options, ...(tiny ? toy : {}), model, runDir, ...engine };
     const trained = join(runDir, 'checkpoints', `global_step_${all.steps}`);

@@ -103,12 +103,16 @@ describe('a trajectory', () => {
     const reply: ScriptedEngineOptions['reply'] = ({ turn }) => (turn === 0 ? add(2, 3) : 'It is 5.');
     const threw = await play({
       reply,
-      tolerateFailedShare: 1,
+      failures: { tolerateShare: 1 },
       agent: scoredBy(() => {
         throw new Error('no such row');
       }),
     });
-    const hung = await play({ reply, tolerateFailedShare: 1, agent: scoredBy(() => new Promise(() => {})) });
+    const hung = await play({
+      reply,
+      failures: { tolerateShare: 1 },
+      agent: scoredBy(() => new Promise(() => {})),
+    });
     const ends = [threw, hung].map(({ trajectory, reward: total }) => ({ end: trajectory.end, total }));
     const failed = (why: string) => ({
       end: { kind: 'failed', boundary: 'reward', message: `score() of the tool 'add' failed: ${why}` },
@@ -129,7 +133,7 @@ describe('a trajectory', () => {
       finish: () => void calls.push('finished'),
     });
     const { trajectory, reward: total } = await play({
-      tolerateFailedShare: 1,
+      failures: { tolerateShare: 1 },
       agent: toolLoop<Question>({
         prompt: ({ question }) => question,
         userOf: () => ({ interaction: user, kwargs: {} }),
@@ -147,8 +151,7 @@ describe('a trajectory', () => {
   test("whose user takes longer than its limit on the run's clock fails as an environment", async () => {
     const user = interaction({ name: 'asleep', timeoutMs: 60_000, respond: () => new Promise(() => {}) });
     const { trajectory, clock } = await play({
-      tolerateFailedShare: 1,
-      retries: 0,
+      failures: { tolerateShare: 1, retries: 0 },
       agent: toolLoop<Question>({
         prompt: ({ question }) => question,
         userOf: () => ({ interaction: user, kwargs: {} }),
@@ -630,7 +633,7 @@ describe('how a trajectory ends', () => {
       [gateway([{ ...scriptedEngine({ tokenizer, reply: () => '' }), ...gone }]), 'nothing given back'],
     ] as const) {
       for (const limits of [{ secondsPerReply: 3 }, { secondsPerTrajectory: 3 }]) {
-        const { trajectory, reward: total } = await play({ server, limits, tolerateFailedShare: 1 });
+        const { trajectory, reward: total } = await play({ server, limits, failures: { tolerateShare: 1 } });
         expect(trajectory.end).toEqual({ kind: 'failed', boundary: 'infrastructure', message });
         expect(total).toBeUndefined();
       }
@@ -665,7 +668,7 @@ describe('how a trajectory ends', () => {
     const saved = await play({ clock, server: gateway([gone, sound], { clock }) });
     expect(saved.trajectory.end.kind).toBe('completed');
     expect(sound.requests[0]!.prompt).toEqual(gone.requests[0]!.prompt);
-    const lost = await play({ clock, server: gateway([gone], { clock }), tolerateFailedShare: 1 });
+    const lost = await play({ clock, server: gateway([gone], { clock }), failures: { tolerateShare: 1 } });
     expect(lost.trajectory.end).toMatchObject({ kind: 'failed', boundary: 'infrastructure' });
     expect(lost.reward).toBeUndefined();
     expect(lost.rewards).toEqual({});
@@ -691,8 +694,7 @@ describe('how a trajectory ends', () => {
     const given = (failures: number): Given => ({
       agent: toolLoop<Question>({ prompt: 'go', tools: [fragile(failures)] }),
       reply: ({ text }) => (text.includes('page 1') ? 'done' : callOf('browser', {})),
-      tolerateFailedShare: 1,
-      retries: 2,
+      failures: { tolerateShare: 1, retries: 2 },
     });
     const saved = await play(given(2));
     expect(saved.trajectory.end.kind).toBe('completed');
@@ -714,7 +716,7 @@ describe('how a trajectory ends', () => {
       runs++;
       throw new TypeError('task.qestion is undefined');
     });
-    const { trajectory, reward: total } = await play({ agent: faulty, tolerateFailedShare: 1 });
+    const { trajectory, reward: total } = await play({ agent: faulty, failures: { tolerateShare: 1 } });
     expect(trajectory.end).toEqual({
       kind: 'failed',
       boundary: 'agent',
@@ -735,8 +737,7 @@ describe('how a trajectory ends', () => {
     });
     const { trajectory, reward: total } = await play({
       rewards: [one, flaky],
-      retries: 2,
-      tolerateFailedShare: 1,
+      failures: { retries: 2, tolerateShare: 1 },
     });
     expect(tries).toBe(3);
     expect(trajectory.end).toMatchObject({ kind: 'failed', boundary: 'reward' });
@@ -930,7 +931,7 @@ describe('a rollout', () => {
           tasks,
           attempts: 2,
           concurrency: 1,
-          tolerateFailedShare: share,
+          failures: { tolerateShare: share },
           agent: agent<Question>(() => {
             if (failed++ < count) throw new Error('typo');
           }),
@@ -996,7 +997,7 @@ describe('a group of the first attempts to end', () => {
       reply,
       firstTokenMs: ({ request }) => waits[attemptOf(request.trajectory) - 10]!,
       onTrajectory: ({ trajectory: { attempt, end } }) => seen.push(`${attempt} ${end.kind}`),
-      tolerateFailedShare: 1,
+      failures: { tolerateShare: 1 },
     });
     const rolling = new Rollout(options);
     rolling.begin(3, 4);

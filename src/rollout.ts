@@ -48,7 +48,7 @@ export class Rollout<T> implements GroupRollout<T> {
   #progress: Progress<T>;
 
   constructor(options: SharedOptions<T>) {
-    const { clock = realClock(), concurrency = 256, rewards, retries = 2, signal } = options;
+    const { clock = realClock(), concurrency = 256, rewards, failures = {}, signal } = options;
     checkRewards(rewards);
     this.#options = options;
     this.#clock = clock;
@@ -56,8 +56,8 @@ export class Rollout<T> implements GroupRollout<T> {
     this.#stopping = signal ? AbortSignal.any([signal, this.#stop.signal]) : this.#stop.signal;
     setMaxListeners(0, this.#stopping); // every trajectory listens
     this.#progress = countProgress<T>(options.onProgress, 0, 0);
-    this.#failures = watchFailures<T>(options.tolerateFailedShare);
-    this.#scoring = { rewards, retries, clock };
+    this.#failures = watchFailures<T>(failures.tolerateShare);
+    this.#scoring = { rewards, retries: failures.retries ?? 2, clock };
     this.#scoredAlone = rewards.every(({ kind }) => kind === 'trajectory');
   }
 

@@ -31,11 +31,14 @@ export interface SftOptions {
   readonly runDir: string;
   readonly steps: number;
   readonly demonstrationsPerStep?: number;
-  readonly adam?: Partial<AdamOptions>;
-  readonly schedule?: Schedule['shape'];
-  readonly warmupSteps?: number;
-  readonly tokensPerMicroBatch?: number;
-  readonly checkpointEvery?: number;
+  /** Named as in `train`; the learning rate is 1e-5 and falls to 0 unless given. */
+  readonly optimizer?: Partial<AdamOptions> & {
+    readonly schedule?: Schedule['shape'];
+    readonly warmupSteps?: number;
+    readonly tokensPerMicroBatch?: number;
+  };
+  /** Steps between checkpoints (100), and how many are kept (2). The last step always leaves one. */
+  readonly checkpoints?: { readonly every?: number; readonly keep?: number };
   readonly seed?: number;
   readonly resume?: boolean;
   /** What trains; default the embedded engine in this process. */
@@ -70,7 +73,14 @@ const ADAM: AdamOptions = {
 
 /** Supervised training on demonstrations: an async iterable of reports. */
 export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void, void> {
-  const { runDir, steps, seed = 1, demonstrationsPerStep = 32, checkpointEvery = 100, signal } = options;
+  const { runDir, steps, seed = 1, demonstrationsPerStep = 32, signal } = options;
+  const { every = 100, keep = 2 } = options.checkpoints ?? {};
+  const {
+    schedule = 'linear',
+    warmupSteps = 0,
+    tokensPerMicroBatch = 16_384,
+    ...adam
+  } = { ...ADAM, ...options.optimizer };
   if (!(steps >= 1)) throw new ConfigError(`steps is ${steps}; use a whole number of 1 or more`);
   const { directory, format } = await openChatFormat(options.model, { signal });
   const sampler = await createSampler(
@@ -100,7 +110,7 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
       step,
       { sampler: sampler.state() },
       (folder) => trainer.save(folder),
-      2,
+      keep,
     );
     checkpointed = step;
   };
@@ -116,28 +126,19 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
         checkRow(row, options.demonstrations, place);
         demonstrations.push(...demonstrationTokens(format, row.messages, row.tools ?? []));
       }
-      const share = learningRateShare(
-        {
-          shape: options.schedule ?? 'linear',
-          warmupSteps: options.warmupSteps ?? 0,
-          totalSteps: steps,
-          floor: 0,
-        },
-        step,
-      );
-      const adam = { ...ADAM, ...options.adam };
+      const share = learningRateShare({ shape: schedule, warmupSteps, totalSteps: steps, floor: 0 }, step);
       const metrics = await updateSupervised({
         trainer,
         demonstrations,
         adam: { ...adam, learningRate: adam.learningRate * share },
-        tokensPerMicroBatch: options.tokensPerMicroBatch ?? 16_384,
+        tokensPerMicroBatch,
         ...(signal ? { signal } : {}),
         onProgress: ({ done, total }) =>
           options.onProgress?.({ step: step + 1, phase: 'training', done, total }),
       });
       step++;
       await appendMetrics(runDir, { step, seconds: clock.now() / 1000, metrics });
-      if (step === steps || (checkpointEvery > 0 && step % checkpointEvery === 0)) await checkpoint();
+      if (step === steps || (every > 0 && step % every === 0)) await checkpoint();
       yield { step, steps, metrics, model };
     }
     await writeSummary(runDir, { step, seconds: clock.now() / 1000, finished: true, model });

@@ -73,7 +73,7 @@ async function validate<T extends object>(run: Run<T>, { evaluation }: ResolvedO
       ...run.rolloutOptions(step, 'evaluation'),
       name,
       tasks,
-      limit: evaluation.tasks,
+      limit: evaluation.limit,
       attempts: evaluation.attempts,
     });
     results.push(...sources);

@@ -153,8 +153,7 @@ async function play(
     format,
     rewards: [],
     seed: 1,
-    retries: 0,
-    tolerateFailedShare: 1,
+    failures: { retries: 0, tolerateShare: 1 },
   });
   return group!.attempts[0]!.trajectory;
 }

@@ -113,7 +113,7 @@ export async function chaos({
       format,
       limits: { turns: TURNS, tokensPerReply: 64, tokensPerTrajectory: 4096, ...more },
       concurrency: 128,
-      tolerateFailedShare: 1,
+      failures: { tolerateShare: 1 },
       ...(name === 'cancelled' ? { signal: cancelled.signal } : {}),
       onTrajectory: ({ trajectory: { id } }) => ended.set(id, (ended.get(id) ?? 0) + 1),
     });

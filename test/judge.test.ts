@@ -64,8 +64,7 @@ const attempt = (rewards: readonly Reward[], texts: readonly string[], more = {}
     format,
     rewards,
     seed: 1,
-    retries: 1,
-    tolerateFailedShare: 1,
+    failures: { retries: 1, tolerateShare: 1 },
     ...more,
   });
 
@@ -140,7 +139,7 @@ test('a judge that recovers in time costs nothing but time', async () => {
 test('when more than the tolerated share fails by the judge, the run stops and names it', async () => {
   const { url } = await standIn(() => ({ status: 401 }));
   const judge = judgeReward({ endpoint: chatEndpoint({ url, model: 'judge' }), rubric: 'A colour.' });
-  const failing = attempt([judge, reward('one', () => 1)], ['a', 'b'], { tolerateFailedShare: 0.5 });
+  const failing = attempt([judge, reward('one', () => 1)], ['a', 'b'], { failures: { tolerateShare: 0.5 } });
   await expect(failing).rejects.toThrow(/2 of 2 attempts failed \(reward\)[\s\S]*401/);
 });
 

@@ -101,8 +101,7 @@ async function play(box: ToolBox, reply: ScriptedEngineOptions['reply'], attempt
     format,
     rewards: [],
     seed: 1,
-    tolerateFailedShare: 1,
-    retries: 0,
+    failures: { tolerateShare: 1, retries: 0 },
   });
   return group!.attempts.map(({ trajectory }) => trajectory);
 }

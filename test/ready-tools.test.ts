@@ -178,8 +178,7 @@ describe('code scored by its tests', () => {
         format,
         rewards: [codeReward(sandbox)],
         seed: 1,
-        retries: 0,
-        tolerateFailedShare: 1,
+        failures: { retries: 0, tolerateShare: 1 },
       });
       return group!.attempts[0]!;
     };

@@ -49,8 +49,7 @@ const attempt = (agent: Agent, reply: string, more: object = {}, rewards?: reado
     format,
     rewards: rewards ?? [reward('one', () => 1)],
     seed: 1,
-    retries: 0,
-    tolerateFailedShare: 1,
+    failures: { retries: 0, tolerateShare: 1 },
     ...more,
   });
 

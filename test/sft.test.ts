@@ -21,8 +21,7 @@ test('demonstrations are learned, and a resumed warm start ends with the same lo
     for await (const report of sft({
       ...options,
       demonstrationsPerStep: 4,
-      adam: { learningRate: 1e-2 },
-      schedule: 'constant',
+      optimizer: { learningRate: 1e-2, schedule: 'constant' },
       trainer: embedded({ threads: 1 }).trainer,
     })) {
       seen.push(report.metrics['train/loss']!);

@@ -50,7 +50,7 @@ export function trainOptions({
       weightDecay: 0,
       miniBatches: 2,
     },
-    evaluation: { every: recipe.evaluateEvery, tasks: recipe.problems.validation },
+    evaluation: { every: recipe.evaluateEvery, limit: recipe.problems.validation },
     checkpoints: { every: recipe.checkpointEvery, keep: 1 },
   };
 }

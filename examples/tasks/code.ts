@@ -130,7 +130,7 @@ export function codeTask(seed: number): Exercise<RangeSum> {
       attemptsPerTask: 8,
       limits: { turns: 4, tokensPerReply: 64, tokensPerTrajectory: 224, contextTokens: 288 },
       optimizer: { learningRate: 3e-4, beta2: 0.95, weightDecay: 0, miniBatches: 2 },
-      evaluation: { every: 2, tasks: 80 },
+      evaluation: { every: 2, limit: 80 },
       checkpoints: { every: 0 },
     },
     demonstration: (index) => demonstration(seed, index),

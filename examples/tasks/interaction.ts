@@ -98,7 +98,7 @@ export function interactionTask(seed: number): Exercise<Smudged> {
       attemptsPerTask: 8,
       limits: { turns: 2, tokensPerReply: 16, tokensPerTrajectory: 96, contextTokens: 128 },
       optimizer: { learningRate: 3e-4, beta2: 0.95, weightDecay: 0, miniBatches: 2 },
-      evaluation: { every: 2, tasks: 96 },
+      evaluation: { every: 2, limit: 96 },
       checkpoints: { every: 0 },
     },
     demonstration: (index) => demonstration(seed, index),

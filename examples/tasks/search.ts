@@ -142,7 +142,7 @@ export function searchTask(seed: number): Exercise<Lookup> {
       attemptsPerTask: 8,
       limits: { turns: 4, tokensPerReply: 40, tokensPerTrajectory: 256, contextTokens: 320 },
       optimizer: { learningRate: 3e-4, beta2: 0.95, weightDecay: 0, miniBatches: 2 },
-      evaluation: { every: 2, tasks: 72 },
+      evaluation: { every: 2, limit: 72 },
       checkpoints: { every: 0 },
     },
     demonstration: (index) => demonstration(seed, index),

@@ -168,7 +168,7 @@ test('the examples run as written, at toy size', { timeout: 180_000 }, async () 
     steps: 1,
     tasksPerStep: 2,
     attemptsPerTask: 2,
-    evaluation: { every: 0, before: false, tasks: 2 },
+    evaluation: { every: 0, before: false, limit: 2 },
   };
   for (const make of [interactionTask, searchTask, ...(contained ? [codeTask, shapingTask] : [])]) {
     const { options } = make(1) as unknown as Exercise<Task>;

@@ -48,9 +48,8 @@ export async function warmStart({
     demonstrations: shown,
     demonstrationsPerStep,
     steps,
-    adam: { learningRate: 1e-5 },
-    warmupSteps: Math.min(10, steps - 1),
-    checkpointEvery: 0,
+    optimizer: { learningRate: 1e-5, warmupSteps: Math.min(10, steps - 1) },
+    checkpoints: { every: 0 },
   })) {
     folder = saved;
     onStep?.(`${step}/${steps} loss ${metrics['train/loss']?.toFixed(3)}`);
@@ -79,7 +78,7 @@ export async function trainOptions(
     concurrency: 1024,
     limits: LIMITS,
     optimizer: { learningRate: 3e-6, weightDecay: 0 },
-    evaluation: { every: 15, tasks: HELD_OUT },
+    evaluation: { every: 15, limit: HELD_OUT },
     checkpoints: { every: 0 },
   };
 }

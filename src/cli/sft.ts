@@ -44,7 +44,7 @@ export function registerSft(program: Command): void {
         runDir: flags.run,
         steps: flags.steps,
         demonstrationsPerStep: flags.perStep,
-        adam: { learningRate: flags.learningRate },
+        optimizer: { learningRate: flags.learningRate },
         seed: flags.seed,
         resume: flags.resume ?? false,
         onProgress: display.progress,

@@ -152,7 +152,7 @@ export const PLAIN = {
       'Steps between held-out evaluations; 0 leaves only the first and the last.',
     ),
     before: setting(flag, true, 'Without a first point no curve shows what training did.'),
-    tasks: setting(wholeFrom(1), 200, 'At most so many tasks of each validation set.'),
+    limit: setting(wholeFrom(1), 200, 'At most this many tasks of each validation set.'),
     attempts: setting(wholeFrom(1), 1, 'Attempts per task; more give mean, best and majority at k.'),
     temperature: setting(between(0, 100), 0, '0 is greedy: what a user of the model would see.'),
   },

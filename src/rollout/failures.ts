@@ -5,7 +5,7 @@ import type { Trajectory } from '../types.ts';
 export type Failures<T> = ReturnType<typeof watchFailures<T>>;
 
 /** Counts failures by cause; says when there are too many, and throws the error that names cause and example. */
-export function watchFailures<T>(tolerateFailedShare = 0.5) {
+export function watchFailures<T>(tolerateShare = 0.5) {
   let planned = 0;
   let running = 0;
   /** Attempts that were in progress since the step began: refills and groups started ahead are more than planned. */
@@ -37,8 +37,8 @@ export function watchFailures<T>(tolerateFailedShare = 0.5) {
         fatal = new ConfigError(`the agent threw in trajectory ${id}: ${end.message}`, {
           cause: causeOf(end),
         });
-      } else if (example.count > tolerateFailedShare * total) {
-        const what = `${example.count} of ${total} attempts failed (${end.boundary}), more than the tolerated share of ${tolerateFailedShare}`;
+      } else if (example.count > tolerateShare * total) {
+        const what = `${example.count} of ${total} attempts failed (${end.boundary}), more than the tolerated share of ${tolerateShare}`;
         fatal = new ERROR_OF[end.boundary](`${what}; for example ${example.id}: ${example.message}`);
       }
       return fatal !== undefined;

@@ -37,10 +37,12 @@ export interface RolloutOptions<T = Task> {
   readonly images?: ImageBlobs | undefined;
   /** The first agent that throws stops the rollout with an error: always, or in step 1 only. */
   readonly stopOnAgentFailure?: boolean | 'step-1';
-  /** More than this share of attempts failed for one cause: the rollout throws and names it. */
-  readonly tolerateFailedShare?: number;
-  /** Tries after the first, of a trajectory whose environment failed and of a reward. */
-  readonly retries?: number;
+  readonly failures?: {
+    /** More than this share of attempts failed for one cause: the rollout throws and names it. */
+    readonly tolerateShare?: number;
+    /** Tries after the first, of a trajectory whose environment failed and of a reward. */
+    readonly retries?: number;
+  };
   /** Called as each attempt ends, in order of arrival. */
   onTrajectory?(scored: Scored<T>): void;
   onProgress?(progress: RolloutProgress): void;

@@ -34,8 +34,7 @@ export function rolloutOptions<T>(
     concurrency,
     clock,
     stopOnAgentFailure: 'step-1',
-    tolerateFailedShare: failures.tolerateShare,
-    retries: failures.retries,
+    failures,
     ...(signal ? { signal } : {}),
     ...(purpose && { onTrajectory: (scored: Scored<T>) => records.addEvaluated(scored as Scored) }),
     onProgress: (progress) =>

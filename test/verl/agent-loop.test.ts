@@ -56,7 +56,7 @@ async function play(
     limits,
     seed: 1,
     clock,
-    tolerateFailedShare: 1,
+    failures: { tolerateShare: 1 },
   });
   const trajectories = groups.map(({ attempts }) => attempts[0]!.trajectory);
   return { trajectories, trajectory: trajectories[0]!, engine };
@@ -232,7 +232,7 @@ describe('verl 1.B', () => {
       format,
       rewards: [spy],
       seed: 1,
-      tolerateFailedShare: 1,
+      failures: { tolerateShare: 1 },
     });
     const [first, second, third] = groups.map(({ attempts }) => attempts[0]!);
     expect([first!.reward, first!.rewards, first!.trajectory.ownReward]).toEqual([

@@ -49,7 +49,7 @@ async function play(
     rewards: [reward('one', () => 1)],
     limits,
     seed: 1,
-    tolerateFailedShare: 1,
+    failures: { tolerateShare: 1 },
   });
   return { trajectory: group!.attempts[0]!.trajectory, engine };
 }

@@ -50,8 +50,7 @@ async function talk(
     format,
     rewards: [reward('one', () => 1)],
     seed: 1,
-    retries: 0,
-    tolerateFailedShare: 1,
+    failures: { retries: 0, tolerateShare: 1 },
     ...rest,
   });
   const { trajectory } = group!.attempts[0]!;

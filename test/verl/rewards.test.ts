@@ -118,8 +118,7 @@ describe('K1 custom reward function', () => {
     );
     const groups = await play<TaskRow>(usesTool, rewards, {
       tasks: ['hang', 'fine'].map((dataSource, index) => ({ index, task: row({ dataSource }) })),
-      retries: 0,
-      tolerateFailedShare: 0.5,
+      failures: { retries: 0, tolerateShare: 0.5 },
     });
     expect(groups[0]!.attempts[0]!.trajectory.end).toMatchObject({ kind: 'failed', boundary: 'reward' });
     expect(groups[1]!.attempts[0]!.reward).toBe(1);
@@ -213,7 +212,7 @@ describe('K3 reward managers', () => {
     const groups = await play(() => 'done', [odd], {
       tasks: [0, 1].map((index) => ({ index, task: {} })),
       attempts: 2,
-      retries: 0,
+      failures: { retries: 0, tolerateShare: 1 },
       clock: virtualClock(),
       server: scriptedEngine({ tokenizer, reply: () => 'done' }),
     });
@@ -463,8 +462,7 @@ describe('K7 default scorers', () => {
       await prepare();
       const [group] = await play<TaskRow>(() => 'So:\n```python\nprint(2 * int(input()))\n```', rewards, {
         tasks: [{ index: 0, task }],
-        retries: 0,
-        tolerateFailedShare: 1,
+        failures: { retries: 0, tolerateShare: 1 },
       });
       return group!.attempts[0]!;
     };
@@ -502,7 +500,7 @@ describe('K8 reward shaping for tool use', () => {
     expect(group!.attempts[0]!.reward).toBeCloseTo(1.1);
   });
 
-  test("reward_shaping keys shape a described run, part by part in the log, and enable: False turns them off", async () => {
+  test('reward_shaping keys shape a described run, part by part in the log, and enable: False turns them off', async () => {
     for (const enabled of [true, false]) {
       const { rewards } = await open({
         name: 'gsm8k',

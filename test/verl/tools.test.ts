@@ -37,7 +37,7 @@ async function play(
     format,
     rewards,
     seed: 1,
-    tolerateFailedShare: 1,
+    failures: { tolerateShare: 1 },
   });
   return { ...group!.attempts[0]!, engine };
 }

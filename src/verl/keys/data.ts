@@ -57,8 +57,8 @@ export const DATA_KEYS: readonly VerlRow[] = [
   means('data.train_max_samples', 'tasks.limit', number, [100, -1], (rows) => ({
     'tasks.limit': rows < 0 ? null : rows,
   })),
-  means('data.val_max_samples', 'evaluation.tasks', number, [100, -1], (rows) => ({
-    'evaluation.tasks': rows < 0 ? NO_LIMIT : rows,
+  means('data.val_max_samples', 'evaluation.limit', number, [100, -1], (rows) => ({
+    'evaluation.limit': rows < 0 ? NO_LIMIT : rows,
   })),
   same('data.need_tools_kwargs', 'tasks.needToolsKwargs', [true, false], {
     note: 'also extra_info.need_tools_kwargs in a row',
