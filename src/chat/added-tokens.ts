@@ -36,8 +36,8 @@ export class AddedTokens {
   readonly #startOfOne: RegExp;
 
   constructor(tokens: readonly AddedToken[]) {
-    // Runs of white space and single characters are ordinary text for which some vocabularies have a token.
-    this.tokens = tokens.filter(({ text }) => text.length > 1 && /\S/.test(text));
+    // Runs of white space (Gemma writes it as ▁) and single characters are ordinary text with a token.
+    this.tokens = tokens.filter(({ text }) => text.length > 1 && /[^\s▁]/.test(text));
     this.#byText = new Map(this.tokens.map(({ text }, index) => [text, index]));
     const longestFirst = this.tokens.map(({ text }) => text).sort((a, b) => b.length - a.length);
     const pattern = longestFirst.map(escapePattern).join('|') || '(?!)';

@@ -129,3 +129,17 @@ test.each(FAMILIES.filter(({ template }) => template).map((family) => [family.fo
     for (const check of others) expect(check).toMatch(notAppended[name] ?? /^$/);
   },
 );
+
+test('a format that trusts its prompts passes: what users and tools write is still only text', () => {
+  const report = selfTest(chatmlFormat({ trustPromptSpecialTokens: true }), { tools: true });
+  expect(failures(report)).toEqual([]);
+});
+
+test('a template that writes calls in a format nobody knows is said so, with the nearest formats', () => {
+  const template = templateFile('chatml').replaceAll('tool_call>', 'my_tool_invocation>');
+  const format = chatmlFormat({ template });
+  expect(format.toolFormat).toBe('unknown');
+  const report = selfTest(format, { tools: true });
+  const [unknown] = failures(report).filter(({ name }) => name.includes('is known'));
+  expect(unknown?.detail).toMatch(/none of the known formats. The nearest: \w+/);
+});

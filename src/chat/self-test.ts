@@ -59,16 +59,27 @@ const TOOLS: readonly ToolSchema[] = [
   },
 ];
 
+/** What tools and models write, and tokenizers have got wrong. */
 const TEXTS = [
   'Plain words, 12.5 % of them.',
   'Zeile eins\nZeile zwei\n',
   '价格是 42 元',
-  'naïve 👩‍👩‍👧 {"a": [1, "b"]}',
+  'naïve 👩‍👩‍👧 🇩🇪 👍🏽 {"a": [1, "b"]}',
+  'def f(x):\n    if x:\n        return [\n            1,\n        ]\n',
+  'a\tb\n\t\tc',
+  'one\r\ntwo\r\n\r\nthree',
+  'e\u0301 and a\u0308',
+  'שלום עולם, مرحبا',
+  '1234567890 3.14159 0x1F 1,000,000',
+  'so    many     spaces',
 ];
+
+/** Some tokenizers write combining marks as one character; nothing else may change. */
+const isKept = (text: string, back: string) => back === text || back === text.normalize('NFC');
 
 function checkTexts(format: ChatFormat): SelfTestCheck[] {
   const wrong = TEXTS.map((text) => [text, format.decode(format.encodeText(text))] as const).filter(
-    ([text, back]) => text !== back,
+    ([text, back]) => !isKept(text, back),
   );
   const detail = wrong.map(([text, back]) => `${JSON.stringify(text)} came back as ${JSON.stringify(back)}`);
   return [check('text survives encoding and decoding', wrong.length === 0, detail.join('\n'))];
@@ -78,7 +89,9 @@ function checkSpecialTokenText(format: ChatFormat, tools: boolean): SelfTestChec
   const special = [...format.stopIds].map((id) => format.decode(Int32Array.of(id)));
   const bait = [...special, '<tool_call>', '</tool_response>'].join(' ');
   const count = (ids: Int32Array) => ids.filter((id) => format.stopIds.includes(id)).length;
-  const asked = (content: string) => format.renderPrompt([{ role: 'user', content }], []).ids;
+  // A message that is not the prompt's own: only those may be trusted.
+  const asked = (content: string) =>
+    format.renderPrompt([{ role: 'user', content }], [], { promptMessages: 0 }).ids;
   const checks = [
     check(
       'special-token text of a user stays text',

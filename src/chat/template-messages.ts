@@ -33,6 +33,9 @@ export function templateMessage(message: Message, shape: TemplateShape, guard: G
         role: 'assistant',
         content: content === '' && calls.length > 0 ? shape.noContent : content,
         ...(message.reasoning && { reasoning_content: guard(message.reasoning) }),
+        // gpt-oss refuses it beside words and a call.
+        ...(message.reasoning &&
+          (content === '' || calls.length === 0) && { thinking: guard(message.reasoning) }),
         ...(calls.length > 0 && {
           tool_calls: calls.map((call) => ({
             id: callId(call.id, shape),

@@ -1,12 +1,18 @@
-import { Template } from '@huggingface/jinja';
 import { ConfigError } from '../errors.ts';
 import { messageOf } from '../lib/error-message.ts';
+import { evaluate } from './jinja/evaluate.ts';
+import { JinjaError } from './jinja/lexer.ts';
+import { parseTemplate } from './jinja/parser.ts';
+import { Callable, fromJson, str, type Value } from './jinja/python.ts';
+import type { Body } from './jinja/syntax.ts';
 
 /** A message as chat templates know it: Python's names, OpenAI's shape. */
 export interface TemplateMessage {
   readonly role: string;
   readonly content: string | null | readonly Readonly<Record<string, unknown>>[];
   readonly reasoning_content?: string;
+  /** What some templates call `reasoning_content`. */
+  readonly thinking?: string;
   readonly tool_calls?: readonly unknown[];
   readonly tool_call_id?: string;
   readonly name?: string;
@@ -30,33 +36,41 @@ export interface TemplateOptions {
   readonly date: Date;
 }
 
-/** A model's Jinja chat template, ready to render. */
+/** A model's Jinja chat template, ready to render as Python's `transformers` renders it. */
 export function compileTemplate(source: string, { variables, date }: TemplateOptions): RenderTemplate {
-  let template: Template;
-  try {
-    template = new Template(repaired(source));
-  } catch (error) {
-    throw new ConfigError(`the chat template is not valid Jinja: ${messageOf(error)}`, { cause: error });
-  }
-  const shared = { ...variables, rollcall_strftime: (format: string) => strftime(date, format) };
-  const render = (
-    { messages, addGenerationPrompt }: TemplateInput,
-    tools: readonly unknown[] | null,
-  ): string => {
+  const body = parsed(source);
+  const shared = new Map<string, Value>([
+    ['documents', null],
+    ...Object.entries(variables).map(([name, value]) => [name, fromJson(value)] as const),
+    [
+      'strftime_now',
+      new Callable('strftime_now', ({ positional: [format = ''] }) => strftime(date, str(format))),
+    ],
+  ]);
+  const toolValues = new WeakMap<readonly unknown[], Value>();
+  const valueOfTools = (tools: readonly unknown[]): Value => {
+    const value = toolValues.get(tools) ?? fromJson(tools);
+    toolValues.set(tools, value);
+    return value;
+  };
+  const render = ({ messages, addGenerationPrompt }: TemplateInput, tools: Value): string => {
     try {
-      return template.render({
-        documents: null,
-        ...shared,
-        messages,
-        tools,
-        add_generation_prompt: addGenerationPrompt,
-      });
+      return evaluate(
+        body,
+        new Map<string, Value>([
+          ...shared,
+          ['messages', fromJson(messages)],
+          ['tools', tools],
+          ['add_generation_prompt', addGenerationPrompt],
+        ]),
+      );
     } catch (error) {
+      if (!(error instanceof JinjaError) && !(error instanceof RangeError)) throw error;
       throw new TemplateRefusal(messageOf(error), { cause: error });
     }
   };
   return (input) => {
-    if (input.tools.length > 0) return render(input, input.tools);
+    if (input.tools.length > 0) return render(input, valueOfTools(input.tools));
     try {
       return render(input, null); // as Python does: defined, and none
     } catch (error) {
@@ -66,12 +80,13 @@ export function compileTemplate(source: string, { variables, date }: TemplateOpt
   };
 }
 
-/**
- * Two traps of the library: its own strftime_now follows the wall clock and the machine's language, and in
- * `arguments.items()` a tool argument that is called "items" hides the method, which it does not in Python.
- */
-function repaired(source: string): string {
-  return source.replaceAll('strftime_now', 'rollcall_strftime').replaceAll('.items()', '|items');
+function parsed(source: string): Body {
+  try {
+    return parseTemplate(source);
+  } catch (error) {
+    if (!(error instanceof JinjaError)) throw error;
+    throw new ConfigError(`the chat template is not valid Jinja: ${error.message}`, { cause: error });
+  }
 }
 
 const MONTHS = 'January February March April May June July August September October November December'.split(

@@ -1,5 +1,5 @@
 import type { ToolSchema } from '../../types.ts';
-import { type Block, malformed, type Piece, THINK, type ToolFormat, words } from './grammar.ts';
+import { type Block, malformed, type Piece, THINK, type ToolFormat } from './grammar.ts';
 import { jsonBlock } from './json-block.ts';
 import { LiteralError, LiteralReader } from './python-literal.ts';
 import { readCall } from './pythonic.ts';

@@ -19,7 +19,7 @@ function xmlText(text: string): string {
 const name = `\\s+name\\s*=\\s*("[^"<>\\n]*"|'[^'<>\\n]*')`;
 
 const tags: Tags = {
-  callOpen: `<function${name}[^<>]*>`,
+  callOpen: `<function${name}\\s*>`,
   callClose: '</function>',
   parameterOpen: `<param${name}\\s*>`,
   parameterClose: '</param>',

@@ -188,7 +188,7 @@ export function invokeTags(prefix: string, value: Tags['value'], parameter = 'pa
   return {
     callOpen: `<${prefix}invoke${name}\\s*/?>`,
     callClose: `</${prefix}invoke>`,
-    parameterOpen: `<${prefix}${parameter}${name}[^<>\\n]*>`,
+    parameterOpen: `<${prefix}${parameter}${name}\\s*>`,
     parameterClose: `</${prefix}${parameter}>`,
     broken: new RegExp(`<${prefix}(?:invoke|${parameter})`),
     value,
