@@ -8,11 +8,18 @@ import { proveServer } from './servers/prove.ts';
 import { REAL_SERVERS } from './servers/real-server.ts';
 
 const flags = readFlags(
-  { runs: 'runs/prove-servers', steps: '6', kills: '20', minutes: '90' },
-  { steps: '3', kills: '2', minutes: '60' },
+  {
+    runs: 'runs/prove-servers',
+    parts: 'serving,adapters,tiedHead,launchedRun,kills',
+    steps: '6',
+    kills: '20',
+    minutes: '90',
+  },
+  { steps: '3', kills: '2', minutes: '10' },
 );
 await proveServer(REAL_SERVERS.vllm, {
   runs: flags.runs,
+  parts: flags.parts.split(','),
   steps: Number(flags.steps),
   kills: Number(flags.kills),
   minutes: Number(flags.minutes),

@@ -32,8 +32,13 @@ import { killRun } from './kills.ts';
 import { type SmallModels, smallModels } from './models.ts';
 import { install, type RealServer } from './real-server.ts';
 
+/** In this order. */
+const PARTS = ['serving', 'adapters', 'tiedHead', 'launchedRun', 'kills'] as const;
+
 export interface ProofOptions {
   readonly runs: string;
+  /** All of `PARTS`, or some while one is being mended. */
+  readonly parts: readonly string[];
   /** Of the training that is compared with the embedded engine's. */
   readonly steps: number;
   /** SIGKILLs of a run with a server. */
@@ -56,11 +61,7 @@ export async function proveServer(real: RealServer, options: ProofOptions): Prom
   const warm = await warmStart(options.runs, { seed: 1, variant: 'short' });
   const models = smallModels(warm, resolve(options.runs, 'models'));
   const proof = new Proof(real, models, options);
-  await proof.serving();
-  await proof.adapters();
-  if (real.keepsTiedHead) await proof.tiedHead();
-  await proof.launchedRun();
-  await proof.kills();
+  for (const part of PARTS) if (options.parts.includes(part)) await proof[part]();
   for (const [what, why] of Object.entries(real.cannot)) say(`this build cannot do: ${what} (${why})`);
   conclude(proof.aims, { ...proof.figures, cannot: real.cannot });
 }
@@ -71,11 +72,13 @@ class Proof {
   readonly #real: RealServer;
   readonly #models: SmallModels;
   readonly #options: ProofOptions;
+  readonly #directory: string;
 
   constructor(real: RealServer, models: SmallModels, options: ProofOptions) {
     this.#real = real;
     this.#models = models;
     this.#options = options;
+    this.#directory = join(options.runs, real.engine);
   }
 
   /** The contract, what it does not cover, and every rollout mode, on one server. */
@@ -127,6 +130,7 @@ class Proof {
 
   /** vLLM on the CPU keeps a copy of a tied output layer: attestation must find it. */
   async tiedHead(): Promise<void> {
+    if (!this.#real.keepsTiedHead) return;
     const { server, url } = await this.#start(this.#models.tied);
     try {
       const given = { servers: servers({ urls: [url], engine: this.#real.engine, log: () => {} }) };
@@ -192,7 +196,7 @@ class Proof {
       const [command] = await this.#commands(this.#models.untied, {});
       // Every fourth once it is ready; the others at different moments of the start.
       const afterMs = kill % 4 === 0 ? undefined : 1000 + 2500 * kill;
-      const one = await killRun(command!, join(this.#options.runs, 'kills'), afterMs);
+      const one = await killRun(command!, join(this.#directory, 'kills'), afterMs);
       say(`killed while ${one.when}: ${one.processes} processes gone in ${one.seconds.toFixed(1)} s`);
       found.push(one);
     }
@@ -233,7 +237,7 @@ class Proof {
     given: Partial<TrainOptions>,
     model = this.#models.untied,
   ): Promise<{ rewards: number[]; perStep: number[]; gaps: number[]; failed: number }> {
-    const runDir = join(this.#options.runs, name);
+    const runDir = join(this.#directory, name);
     await rm(runDir, { recursive: true, force: true });
     const {
       validation: _,
@@ -288,7 +292,7 @@ class Proof {
       await server.close();
       return isReady;
     };
-    const logDirectory = join(this.#options.runs, 'logs');
+    const logDirectory = join(this.#directory, 'logs');
     const [server] = await startServers([command!], {
       startSeconds: START_SECONDS,
       ready,
