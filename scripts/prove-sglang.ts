@@ -15,7 +15,7 @@ const flags = readFlags(
     kills: '20',
     minutes: '90',
   },
-  { steps: '3', kills: '2', minutes: '10' },
+  { steps: '3', kills: '2', minutes: '25' },
 );
 await proveServer(REAL_SERVERS.sglang, {
   runs: flags.runs,
