@@ -144,7 +144,7 @@ test('flags follow what is asked and the version that is there', () => {
   );
   expect(command!.program).toBe('/venv/python');
   expect(command!.arguments.join(' ')).toContain(
-    '--enable-lora --max-lora-rank 4 --max-loaded-loras 4 --lora-target-modules q_proj',
+    '--enable-lora --max-lora-rank 4 --max-loras-per-batch 4 --max-loaded-loras 4 --lora-target-modules q_proj',
   );
 });
 

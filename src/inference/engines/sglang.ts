@@ -32,6 +32,6 @@ export const sglang: Engine = {
 /** The newest two adapters stay loaded, and a third while it comes. */
 const loraFlags = (rank: number) => [
   ...['--enable-lora', '--max-lora-rank', String(rank)],
-  ...['--max-loaded-loras', '4'],
+  ...['--max-loras-per-batch', '4', '--max-loaded-loras', '4'],
   ...['--lora-target-modules', ...LORA_TARGETS],
 ];
