@@ -71,7 +71,10 @@ const TELLTALES: readonly (readonly [ToolFormat, RegExp])[] = [
   [olmo3, /<function_calls>/],
   [phi4Mini, /functools\[|<\|\/tool_call\|>/],
   [granite, /<\|tool_call\|>/],
-  [pythonic, /<\|python_start\|>|<\|tool_call_start\|>|<\|tool_list_start\|>|func_name1\(params_name1=/],
+  [
+    pythonic,
+    /<\|python_start\|>|<\|tool_call_start\|>|<\|tool_list_start\|>|List of tools: \[|func_name1\(params_name1=/,
+  ],
   [xlam, /"tool_calls": \[|\[\{"name": "func_name1"/],
   [llama3Json, /<\|python_tag\|>|"parameters": dictionary|<\|start_header_id\|>/],
 ];

@@ -3,7 +3,7 @@ import { jsonBlock } from './json-block.ts';
 
 const list = jsonBlock('<tool_calls>', ['</tool_calls>']);
 
-/** Jamba: `<tool_calls>[{"name": "add", "arguments": {"a": 1}}]</tool_calls>` */
+/** Jamba: `<tool_calls>[{"name": "add", "arguments": {"a": 1}}]</tool_calls>`; MiniMax-M1 writes one call a line. */
 export const jamba: ToolFormat = { name: 'jamba', blocks: [THINK, list] };
 
 /** Hunyuan A13B: the same list; what the user reads stands in `<answer>`. */

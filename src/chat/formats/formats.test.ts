@@ -300,3 +300,10 @@ const ENDS = [
   '<seed:eos>',
   '<turn|>',
 ];
+
+test('calls one a line between the marks are read', () => {
+  const { tokenizer, format } = familyFormat(FAMILIES.find((family) => family.format === 'jamba')!);
+  const reply = '<tool_calls>\n{"name": "f", "arguments": {}}\n{"name": "g", "arguments": {}}\n</tool_calls>';
+  const { toolCalls, problems } = format.parseReply(tokenizer.encode(reply), []);
+  expect([toolCalls.map(({ name }) => name), problems]).toEqual([['f', 'g'], []]);
+});

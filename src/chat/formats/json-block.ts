@@ -48,6 +48,8 @@ function readPart(body: string, closed: boolean, { close, readValue }: Marks): P
   if (source === '') return [];
   const parsed = readJson(source);
   if ('value' in parsed) return readValue(parsed.value, source);
+  const lines = readLines(source, readValue);
+  if (lines) return lines;
   if (closed) return [malformed(`the tool call is not valid JSON: ${parsed.error}`, source)];
   const end = /^[[{]/.test(source) ? endOfJson(source, 0) : -1;
   const first = end < 0 ? undefined : readJson(source.slice(0, end));
@@ -56,4 +58,17 @@ function readPart(body: string, closed: boolean, { close, readValue }: Marks): P
   }
   const missing = close === '' ? 'its JSON does not end' : `${close} is missing`;
   return [malformed(`the tool call is not closed: ${missing}`, source)];
+}
+
+/** MiniMax-M1 writes one call a line; undefined where a line is not JSON. */
+function readLines(source: string, readValue: ReadValue): Piece[] | undefined {
+  const lines = source.split('\n').filter((line) => line.trim() !== '');
+  if (lines.length < 2) return undefined;
+  const pieces: Piece[] = [];
+  for (const line of lines) {
+    const parsed = readJson(line.trim());
+    if ('error' in parsed) return undefined;
+    pieces.push(...readValue(parsed.value, line.trim()));
+  }
+  return pieces;
 }

@@ -11,7 +11,7 @@ const block = (tag: string): Block => ({
 });
 
 /**
- * MiniMax-M1 and M2: several invocations in a block, values in their line.
+ * MiniMax-M2: several invocations in a block, values in their line.
  *
  *   <minimax:tool_call>
  *   <invoke name="add">
