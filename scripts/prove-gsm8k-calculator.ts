@@ -33,17 +33,20 @@ const flags = readFlags(
     'most-minutes': '20',
     compile: false,
     recompute: '1',
+    /** Tokens that the trainer computes at once. */
+    tokens: '16384',
     /** Weights go through the memory of the GPU that trainer and server share, not through files. */
     push: false,
   },
   { steps: '2', 'tasks-per-step': '4', demonstrations: '64', test: '16' },
 );
-const say = (line: string) => console.error(line);
-const count = Number(flags.test) || undefined;
 const began = performance.now();
+const say = (line: string) => console.error(`${((performance.now() - began) / 1000).toFixed(1)} s  ${line}`);
+const count = Number(flags.test) || undefined;
 const trainer = torch({
   compile: flags.compile,
   recompute: Number(flags.recompute),
+  tokensPerRank: Number(flags.tokens),
   ...(flags.push && { push: [flags.url] }),
 });
 const fleet = servers({ urls: [flags.url], engine: flags.engine });
@@ -74,7 +77,6 @@ function computedTokens(groups: readonly Group<Problem>[]): number {
 }
 
 await mkdir(flags.runs, { recursive: true });
-const before = await measured('before');
 const imitationBegan = performance.now();
 const warm =
   flags['warm-start'] ||
@@ -86,6 +88,7 @@ const warm =
     onStep: say,
   }));
 const imitationSeconds = (performance.now() - imitationBegan) / 1000;
+const before = await measured('before'); // the server may have been starting until now
 const imitated = await measured('after imitation', warm);
 
 const options = await trainOptions(

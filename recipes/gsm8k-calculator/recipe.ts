@@ -77,7 +77,7 @@ export async function trainOptions(
     attemptsPerTask: 8,
     concurrency: 1024,
     limits: LIMITS,
-    optimizer: { learningRate: 3e-6, weightDecay: 0 },
+    optimizer: { learningRate: 3e-6, weightDecay: 0, miniBatches: 2 },
     evaluation: { every: 15, limit: HELD_OUT },
     checkpoints: { every: 0 },
   };
