@@ -18,6 +18,8 @@ export interface RealServer {
   /** What this build cannot do, and why. It is printed, and no aim. */
   readonly cannot: Readonly<Record<string, string>>;
   readonly dies: { readonly ofScoringWithLora: boolean; readonly ofWrongIds: boolean };
+  /** A request for an adapter that was unloaded loads it again from its folder. */
+  readonly reloadsAdapters: boolean;
   /** Keeps an output layer that is tied to the embedding when weights are loaded again. */
   readonly keepsTiedHead: boolean;
 }
@@ -48,6 +50,7 @@ export const REAL_SERVERS: Readonly<Record<RealServer['engine'], RealServer>> = 
       images: 'the small model reads none',
     },
     dies: { ofScoringWithLora: true, ofWrongIds: false },
+    reloadsAdapters: false,
     keepsTiedHead: true,
   },
   sglang: {
@@ -70,6 +73,7 @@ export const REAL_SERVERS: Readonly<Record<RealServer['engine'], RealServer>> = 
       images: 'the small model reads none',
     },
     dies: { ofScoringWithLora: false, ofWrongIds: true },
+    reloadsAdapters: true,
     keepsTiedHead: false,
   },
 };
