@@ -13,7 +13,7 @@ export interface Limits {
   /** Prompt, replies and answers of one segment; an image counts as its expanded tokens. */
   readonly contextTokens: number;
   readonly secondsPerTrajectory: number;
-  /** A reply that takes longer is cut there. */
+  /** A reply that takes longer is cut off. */
   readonly secondsPerReply: number;
   readonly toolTimeoutMs: number;
   /** Tool calls run per reply; the model is told of those beyond it. */

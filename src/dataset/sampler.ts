@@ -27,7 +27,7 @@ export interface SamplerState {
 
 /** The order in which tasks are taken. */
 export type SamplerOptions =
-  /** Every epoch in another random order. */
+  /** Every epoch in a new random order. */
   | { readonly kind: 'shuffle' }
   /** The dataset's own order, again and again. */
   | { readonly kind: 'sequential' }

@@ -19,7 +19,7 @@ export type ModeKind = (typeof MODE_KINDS)[number];
 /** When groups are rolled out, and with which weights; made by `synchronous()`, `asynchronous()` and the others. */
 export interface Mode {
   readonly kind: ModeKind;
-  /** For asynchronous and partial: versions that the weights may be ahead of a group when it is trained. */
+  /** For asynchronous and partial: how many versions old a group may be when it is trained. */
   readonly staleness: number;
   /** For partial, over-sample and tail-rounds: groups in progress beyond those a step needs. */
   readonly extraTasks: number;

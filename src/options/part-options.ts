@@ -48,11 +48,11 @@ export const PARTS = {
     tooLong: setting(
       oneOf('error', 'filter', 'left', 'right', 'middle'),
       'error',
-      'A prompt over the limit: to drop or cut data is a decision.',
+      'What happens to a prompt over the limit; an error, because dropping or cutting data should be a decision.',
     ),
     needToolsKwargs: setting(flag, false, 'A row without tool arguments is an error.'),
-    limit: setting(orNull(wholeFrom(1)), null, 'Only the first so many rows.'),
-    skipBad: setting(flag, false, 'Bad rows are passed over and counted; off, so that they are seen.'),
+    limit: setting(orNull(wholeFrom(1)), null, 'Use only this many rows, the first ones.'),
+    skipBad: setting(flag, false, 'Bad rows are skipped and counted; off, so that they are noticed.'),
   },
   validation: {
     files: setting(texts, [], 'Held-out tasks; without them nothing is evaluated.'),
@@ -61,7 +61,7 @@ export const PARTS = {
     kind: setting(
       oneOf('shuffle', 'sequential', 'difficulty', 'easy-to-hard', 'zone'),
       'shuffle',
-      'Every epoch in another random order.',
+      'Every epoch in a new random order.',
     ),
     column: setting(orNull(text), null, 'For difficulty: the column of numbers.'),
     hardFirst: setting(flag, false, 'For difficulty: easy tasks first.'),
@@ -73,36 +73,36 @@ export const PARTS = {
     default: setting(
       text,
       'tool_agent',
-      'For rows without agent_name. Tools given and never callable would be an error.',
+      'The agent for rows without agent_name; it can call the given tools.',
     ),
     file: setting(orNull(text), null, 'An agent-loop YAML: names, modules and their arguments.'),
     module: setting(orNull(text), null, '`path.ts#export`, for all rows.'),
     config: setting(mapping, {}, 'Arguments of the module.'),
-    stopOnToolSuccess: setting(flag, false, 'Most tools are a step on the way.'),
-    stopOnCorrect: setting(flag, false, 'The reward is not known to the model in use.'),
+    stopOnToolSuccess: setting(flag, false, 'Off: most tools are only a step towards the answer.'),
+    stopOnCorrect: setting(flag, false, 'Off: in use, nobody tells the model that its answer is right.'),
   },
   tools: {
     file: setting(orNull(text), null, "A tool YAML in verl's form."),
     module: setting(orNull(text), null, 'A module whose exported tools are all offered.'),
     names: setting(orNull(texts), null, 'Absent: all.'),
-    list: setting(mappings, [], 'Tools by name, description and parameters, here and now.'),
+    list: setting(mappings, [], 'Tools given here by name, description and parameters.'),
     charactersPerResult: setting(
       orNull(wholeFrom(1)),
       null,
-      'Tokens bound it (`limits.tokensPerToolResult`).',
+      'Absent: only tokens are limited (`limits.tokensPerToolResult`).',
     ),
     keep: setting(
       oneOf('head', 'tail', 'both ends'),
       'both ends',
-      'What stays of a result that is too long.',
+      'Which part of a result that is too long is kept.',
     ),
   },
   users: {
     file: setting(orNull(text), null, "Simulated users: an interaction YAML in verl's form."),
   },
   chat: {
-    format: setting(text, 'auto', "How tool calls are written: the model's own."),
-    templateOptions: setting(mapping, {}, 'Given to the chat template.'),
+    format: setting(text, 'auto', "How tool calls are written; auto: as in the model's template."),
+    templateOptions: setting(mapping, {}, 'Variables passed to the chat template.'),
     template: setting(orNull(text), null, "A Jinja file instead of the model's own."),
   },
   rewards: {
@@ -112,22 +112,26 @@ export const PARTS = {
     concurrency: setting(wholeFrom(1), 8, 'Threads that run the module; started when needed.'),
     timeoutSeconds: setting(atLeast(0), 30, 'A hung reward fails the attempt, not the run.'),
     limits: {
-      concurrency: setting(orNull(wholeFrom(1)), null, 'Rewards asked at the same time.'),
+      concurrency: setting(orNull(wholeFrom(1)), null, 'Rewards computed at the same time.'),
       requestsPerMinute: setting(orNull(atLeast(0)), null, 'For a service behind the reward.'),
       tokensPerMinute: setting(orNull(atLeast(0)), null, 'For a service behind the reward.'),
-      tokensPerRequest: setting(wholeFrom(1), 2000, 'What a request counts against tokensPerMinute.'),
+      tokensPerRequest: setting(
+        wholeFrom(1),
+        2000,
+        'Tokens that each request counts against tokensPerMinute.',
+      ),
     },
     model: {
-      url: setting(orNull(text), null, "Of a reward model's /classify, where one scores."),
+      url: setting(orNull(text), null, "URL of a reward model's /classify endpoint; then it scores."),
       name: setting(text, '', 'The model that it serves.'),
     },
     sandbox: {
-      url: setting(orNull(text), null, 'run_code of a server; absent: code runs here.'),
+      url: setting(orNull(text), null, "URL of a server's run_code; absent: code runs on this machine."),
       concurrency: setting(wholeFrom(1), 64, 'Programs on the server at once.'),
-      memoryMiB: setting(wholeFrom(1), 1024, 'Of a program on the server.'),
+      memoryMiB: setting(wholeFrom(1), 1024, 'Memory limit of a program on the server.'),
     },
     shaping: {
-      enabled: setting(flag, false, 'A shaped reward is another task; say so.'),
+      enabled: setting(flag, false, 'Off: a shaped reward changes the task, so it must be asked for.'),
       toolCallSuccess: setting(number, SHAPING.toolCallSuccess, 'Added once if a call succeeded.'),
       validReasoning: setting(number, SHAPING.validReasoning, 'Added once if the reasoning is valid.'),
       invalidToolCall: setting(number, SHAPING.invalidToolCall, 'Added for each call that could not be run.'),
@@ -144,7 +148,7 @@ export const PARTS = {
     engine: setting(
       oneOf(...SERVERS_ENGINES),
       'embedded',
-      'Runs without anything else; rollcall is the same engine in processes of its own (rollcall serve).',
+      'Needs nothing else installed; rollcall is the same engine in separate processes (rollcall serve).',
     ),
     mode: setting(
       oneOf('standalone', 'server'),
@@ -155,21 +159,29 @@ export const PARTS = {
     portStart: setting(wholeFrom(1), 30_000, "SGLang's; each further server takes the next port."),
     replicas: setting(wholeFrom(1), 1, 'Servers to start.'),
     tensorParallel: setting(wholeFrom(1), 1, 'GPUs of one server.'),
-    memoryShare: setting(share, 0.5, 'Of GPU memory, for the engine.'),
+    memoryShare: setting(share, 0.5, 'Share of GPU memory for the engine.'),
     program: setting(
       orNull(text),
       null,
       'The vllm program, or the python3 that has SGLang; absent: the one in PATH.',
     ),
-    flags: setting(texts, [], 'Further words of the command line of servers started here.'),
-    logLevel: setting(oneOf('debug', 'info', 'warning', 'error'), 'warning', 'Of the servers started here.'),
-    timeoutSeconds: setting(atLeast(1), 60, 'For calls that are no replies: pauses, load, small updates.'),
+    flags: setting(texts, [], 'More command-line flags for servers started here.'),
+    logLevel: setting(
+      oneOf('debug', 'info', 'warning', 'error'),
+      'warning',
+      'Log level of the servers started here.',
+    ),
+    timeoutSeconds: setting(
+      atLeast(1),
+      60,
+      'Time limit of calls other than replies: pauses, load, small updates.',
+    ),
     secondsPerRequest: setting(
       orNull(atLeast(1)),
       null,
-      'A reply that takes longer is asked for elsewhere; absent: the limits of the trajectory alone.',
+      "A reply that takes longer is requested from another server; absent: only the trajectory's limits apply.",
     ),
-    retries: setting(wholeFrom(0), 3, 'Elsewhere, with the same ids.'),
+    retries: setting(wholeFrom(0), 3, 'Retries of a request, on another server, with the same ids.'),
     startSeconds: setting(atLeast(1), 300, 'Loading a large model takes minutes.'),
     policy: setting(
       oneOf('none', 'first-come', 'programs', 'longest-first'),
@@ -179,16 +191,16 @@ export const PARTS = {
     ceiling: setting(
       flag,
       false,
-      'Requests per server follow the load it reports; off, because engines queue for themselves.',
+      'The number of requests per server follows the load it reports; off, because engines have their own queues.',
     ),
   },
   trainer: {
-    name: setting(oneOf(...TRAINER_NAMES), 'embedded', 'Trains on this machine, without anything else.'),
-    options: setting(
-      mapping,
-      {},
-      'As the trainer of that name takes them; the embedded one: threads, lora, recompute.',
+    name: setting(
+      oneOf(...TRAINER_NAMES),
+      'embedded',
+      'Trains on this machine and needs nothing else installed.',
     ),
+    options: setting(mapping, {}, 'Options of that trainer; for the embedded one: threads, lora, recompute.'),
   },
   loggers: setting(texts, ['console'], 'metrics.jsonl is always written.'),
   trace: {

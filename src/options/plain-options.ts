@@ -28,7 +28,7 @@ export const PLAIN = {
   attemptsPerTask: setting(
     wholeFrom(1),
     8,
-    'The group a task is compared within; 8 is the usual compromise.',
+    'Attempts are compared with the others at the same task; 8 is the usual compromise.',
   ),
   mode: {
     kind: setting(
@@ -39,7 +39,7 @@ export const PLAIN = {
     staleness: setting(
       wholeFrom(0),
       MODE_DEFAULTS.staleness,
-      'For asynchronous and partial: versions that the weights may be ahead of a group when it is trained.',
+      'For asynchronous and partial: how many versions old a group may be when it is trained.',
     ),
     extraTasks: setting(
       wholeFrom(0),
@@ -49,7 +49,7 @@ export const PLAIN = {
     extraAttempts: setting(
       wholeFrom(0),
       MODE_DEFAULTS.extraAttempts,
-      'For over-sample and tail-rounds: attempts beyond attemptsPerTask; the first to end make the group.',
+      'For over-sample and tail-rounds: attempts beyond attemptsPerTask; the first to end make up the group.',
     ),
   },
   seed: setting(wholeFrom(0), 1, 'The same seed gives the same run.'),
@@ -71,12 +71,12 @@ export const PLAIN = {
     tokensPerTrajectory: setting(
       wholeFrom(1),
       DEFAULT_LIMITS.tokensPerTrajectory,
-      'Replies and what answers them; the first prompt is not counted.',
+      'Replies, tool results and user messages; the first prompt is not counted.',
     ),
     contextTokens: setting(
       aboveOrInfinity(0),
       DEFAULT_LIMITS.contextTokens,
-      "One segment; never above the servers' own.",
+      'Tokens of one segment; never more than the servers allow.',
     ),
     secondsPerTrajectory: setting(
       aboveOrInfinity(0),
@@ -86,12 +86,12 @@ export const PLAIN = {
     secondsPerReply: setting(
       aboveOrInfinity(0),
       DEFAULT_LIMITS.secondsPerReply,
-      'A reply that takes longer is cut there.',
+      'A reply that takes longer is cut off.',
     ),
     toolTimeoutMs: setting(
       above(0),
       DEFAULT_LIMITS.toolTimeoutMs,
-      'A hung tool is told to the model as a problem.',
+      'A tool that hangs is stopped, and the model reads that it timed out.',
     ),
     callsPerTurn: setting(wholeFrom(1), DEFAULT_LIMITS.callsPerTurn, 'Tool calls run per reply.'),
     tokensPerToolResult: setting(
@@ -104,7 +104,7 @@ export const PLAIN = {
     temperature: setting(
       between(0.01, 100),
       DEFAULT_SAMPLING.temperature,
-      'Of training rollouts; 1 is the policy itself.',
+      'Temperature of training rollouts; 1 samples from the policy itself.',
     ),
     topP: setting(
       between(0, 1),
@@ -116,13 +116,13 @@ export const PLAIN = {
     repetitionPenalty: setting(above(0), DEFAULT_SAMPLING.repetitionPenalty, '1 is off.'),
     presencePenalty: setting(between(-2, 2), DEFAULT_SAMPLING.presencePenalty, '0 is off.'),
     frequencyPenalty: setting(between(-2, 2), DEFAULT_SAMPLING.frequencyPenalty, '0 is off.'),
-    stopStrings: setting(texts, DEFAULT_SAMPLING.stopStrings, "Beside the model's own stop tokens."),
+    stopStrings: setting(texts, DEFAULT_SAMPLING.stopStrings, "In addition to the model's own stop tokens."),
   },
   optimizer: {
     learningRate: setting(
       above(0),
       1e-6,
-      'Full fine-tuning of a pretrained model; small fresh models take 1e-4 and more.',
+      'Full fine-tuning of a pretrained model; small models with random weights need 1e-4 or more.',
     ),
     schedule: setting(
       oneOf('constant', 'linear', 'cosine'),
@@ -133,7 +133,7 @@ export const PLAIN = {
     warmupShare: setting(
       between(0, 1),
       0,
-      'The same as a share of all steps, where their number is not known beforehand; 0: warmupSteps counts.',
+      'Warm-up as a share of all steps, for when their number is not known beforehand; 0: warmupSteps is used.',
     ),
     finalShare: setting(between(0, 1), 0, 'Share of the learning rate left at the last step of a schedule.'),
     beta1: setting(between(0, 1), 0.9, "Adam's own."),
@@ -162,15 +162,19 @@ export const PLAIN = {
       10,
       'Steps between checkpoints; the last step always leaves one. 0 leaves only that.',
     ),
-    keep: setting(wholeFrom(1), 2, 'One to resume from, one in case.'),
+    keep: setting(wholeFrom(1), 2, 'Keep two: the latest, and one to fall back to.'),
   },
   failures: {
-    tolerateShare: setting(between(0, 1), 0.5, 'More attempts of a step failing for one cause stop the run.'),
-    retries: setting(wholeFrom(0), 2, 'Tries after the first, of an environment or a reward that failed.'),
+    tolerateShare: setting(
+      between(0, 1),
+      0.5,
+      "If more than this share of a step's attempts fail for one cause, the run stops.",
+    ),
+    retries: setting(wholeFrom(0), 2, 'How often an environment or a reward that failed is tried again.'),
     notFinite: setting(
       oneOf('skip', 'stop'),
       'skip',
-      'A number that is not finite is named and set aside; it costs its update, or the run.',
+      'When a number is not finite, the batch is saved and reported; then the update is skipped, or the run stops.',
     ),
   },
 } as const;

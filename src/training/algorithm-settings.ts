@@ -40,20 +40,20 @@ const COMMON = {
   loss: setting(
     orNull(oneOf(...LOSSES.keys())),
     null,
-    "Absent: the algorithm's own; one that is a mean over sequences brings that along.",
+    "Absent: the algorithm's own; a loss that is a mean over sequences also sets the aggregation.",
   ),
   normalizeByStd: setting(orNull(flag), null, 'Absent: as in the GRPO paper, true; Dr. GRPO turns it off.'),
   discount: setting(orNull(share), null, 'Absent: 1; tokens of a reply are one decision.'),
-  lambda: setting(orNull(share), null, 'Of GAE; absent: 1, the plain return.'),
+  lambda: setting(orNull(share), null, "GAE's lambda; absent: 1, the plain return."),
   clipLow: setting(
     orNull(atLeast(0)),
     null,
-    "A ratio may fall to 1 − low; absent: the loss's own, PPO's is 0.2.",
+    "A ratio may fall to 1 − low; absent: the loss's own value, which is 0.2 for PPO.",
   ),
   clipHigh: setting(
     orNull(atLeast(0)),
     null,
-    "A ratio may rise to 1 + high; absent: the loss's own, PPO's is 0.2, DAPO's 0.28.",
+    "A ratio may rise to 1 + high; absent: the loss's own value, which is 0.2 for PPO and 0.28 for DAPO.",
   ),
   dualClip: setting(
     orNull(atLeast(0)),
@@ -63,9 +63,13 @@ const COMMON = {
   aggregation: setting(
     orNull(oneOf(...AGGREGATIONS)),
     null,
-    "Absent: the algorithm's own; most: token-mean, every token counts the same.",
+    "Absent: the algorithm's own; for most token-mean, in which every token counts the same.",
   ),
-  divisor: setting(orNull(atLeast(1)), null, 'For …-norm: absent is the tokens a trajectory may have.'),
+  divisor: setting(
+    orNull(atLeast(1)),
+    null,
+    'For …-norm; absent: the number of tokens a trajectory may have.',
+  ),
   truncated: setting(
     oneOf('train', 'mask', 'leave-out'),
     'train',
@@ -74,7 +78,7 @@ const COMMON = {
   turnRewards: setting(
     orNull(flag),
     null,
-    'Rewards of turns and tools join the trajectory’s; absent: only for turn-grpo and process-grpo.',
+    'Rewards of turns and tools are added to the trajectory’s; absent: only for turn-grpo and process-grpo.',
   ),
   entropyBonus: setting(number, 0, 'Off: the groups keep exploration alive.'),
   filtration: {
@@ -88,10 +92,14 @@ const COMMON = {
   kl: {
     as: setting(oneOf('off', 'loss', 'reward'), 'off', 'A reference model costs memory and a forward pass.'),
     estimator: setting(oneOf(...KL_ESTIMATORS), 'k3', 'Unbiased and never negative.'),
-    coefficient: setting(atLeast(0), 0.001, 'Small: the reward is to decide; the usual value in verl.'),
+    coefficient: setting(atLeast(0), 0.001, 'Small, so that the reward decides; the usual value in verl.'),
     adaptive: setting(flag, false, 'Moves the coefficient towards a target KL; only as reward.'),
     target: setting(atLeast(0), 0.1, 'For adaptive.'),
-    horizon: setting(atLeast(1), 10_000, 'For adaptive: trajectories in which the coefficient may move.'),
+    horizon: setting(
+      atLeast(1),
+      10_000,
+      'For adaptive: the number of trajectories over which the coefficient moves.',
+    ),
     refreshEverySteps: setting(
       orNull(wholeFrom(1)),
       null,
@@ -101,12 +109,12 @@ const COMMON = {
   old: setting(
     oneOf('recompute', 'behaviour'),
     'recompute',
-    'The trainer scores the batch itself; `behaviour` trusts the engine and saves a forward.',
+    "The trainer computes the old log-probs; `behaviour` takes the engine's and saves a forward pass.",
   ),
   correction: {
     weights: setting(oneOf('off', 'token', 'sequence'), 'off', 'Engine and trainer agree on one machine.'),
-    low: setting(atLeast(0), 0, 'Weights below are dropped (IcePop); 0 is none.'),
-    high: setting(atLeast(0), 2, 'Weights are cut here.'),
+    low: setting(atLeast(0), 0, 'Weights below this are set to 0 (IcePop); 0 is off.'),
+    high: setting(atLeast(0), 2, 'Weights above this are capped; with low above 0 they are set to 0.'),
     normalize: setting(flag, false, 'Divide by the mean weight.'),
     rejection: setting(
       kind(
@@ -119,12 +127,12 @@ const COMMON = {
     rejectionBounds: setting(
       pairs,
       [],
-      'Low and high: one pair for all statistics, or one for each; of k2 and k3 only high counts.',
+      'Low and high: one pair for all statistics, or one for each; for k2 and k3 only high counts.',
     ),
     halfLifeVersions: setting(
       orNull(atLeast(0.01)),
       null,
-      'A token sampled this many versions ago weighs half; absent: age does not matter.',
+      'A token sampled this many versions ago has half the weight; absent: age does not matter.',
     ),
     maxVersions: setting(
       orNull(wholeFrom(0)),
@@ -134,15 +142,15 @@ const COMMON = {
   },
   dynamicSampling: {
     enabled: setting(orNull(flag), null, 'Costs more rollouts a step; absent: only for dapo.'),
-    metric: setting(text, 'reward', 'A reward by name, or their sum.'),
+    metric: setting(text, 'reward', 'The name of a reward, or `reward` for the weighted sum.'),
     maxRefills: setting(
       wholeFrom(-1),
       10,
-      'Then the step goes on with what it has, and says so; -1 is no limit.',
+      'After this many rounds the step continues with the groups it has, and says so; -1 is no limit.',
     ),
   },
   overlong: {
-    enabled: setting(flag, false, 'Only where replies run into the limit.'),
+    enabled: setting(flag, false, 'Off: useful only where replies reach the limit.'),
     bufferTokens: setting(wholeFrom(1), 512, 'The penalty rises over this many tokens before the limit.'),
     penalty: setting(atLeast(0), 1, 'At the limit.'),
     maxTokens: setting(orNull(wholeFrom(1)), null, 'Absent: the tokens a trajectory may have.'),
@@ -153,23 +161,23 @@ const COMMON = {
     learningRate: setting(
       orNull(atLeast(0)),
       null,
-      "Absent: the policy's; a value head starts from nothing, so more helps (verl: ten times).",
+      "Absent: the policy's; a value head starts from zeros, so a higher rate helps (verl: ten times).",
     ),
     epochs: setting(
       orNull(wholeFrom(1)),
       null,
-      "Passes over a batch; absent: the policy's. A critic that is late explains nothing.",
+      "Passes over a batch; absent: the policy's. A critic that learns too slowly explains nothing.",
     ),
     miniBatches: setting(
       orNull(wholeFrom(1)),
       null,
-      "Updates a pass; absent: the policy's. More make a value head learn sooner at the same cost.",
+      "Updates per pass; absent: the policy's. With more, a value head learns sooner at the same cost.",
     ),
     model: setting(orNull(text), null, 'Absent: starts from the policy.'),
     shared: setting(
       flag,
       false,
-      'The value head sits on the policy: one model and one pass, at the price of its features.',
+      "The value head sits on the policy: one model and one pass, but the policy's features must serve both.",
     ),
     coefficient: setting(atLeast(0), 0.5, "Weight of the value loss beside the policy's; for shared."),
   },

@@ -48,7 +48,7 @@ export interface VerlRow {
   readonly samples: readonly [unknown, unknown];
   /** Keys to give beside it in the tests, where it means nothing alone. */
   readonly beside: Readonly<Record<string, unknown>>;
-  /** Read after all others, in the order of the table: it looks at other options, or goes before other keys. */
+  /** Read after all others, in the order of the table: it looks at other options, or overrides other keys. */
   readonly late: boolean;
   read(value: unknown, context: ReadingContext): Reading;
 }

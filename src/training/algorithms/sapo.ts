@@ -16,7 +16,7 @@ export const sapo = algorithm({
     kind: 'sapo',
     settings: {
       positive: setting(above(0), 1, 'Steepness of the gate where the advantage is positive.'),
-      negative: setting(above(0), 1.05, 'Steepness of the gate where it is not; more, for stability.'),
+      negative: setting(above(0), 1.05, 'Steepness of the gate where it is negative; higher, for stability.'),
     },
     takesRatio: true,
     silentWithoutAdvantage: true,

@@ -21,7 +21,7 @@ export const turnGrpo = algorithm({
       compare: setting(
         oneOf('group', 'turn'),
         'group',
-        'With all turns of the group, which is unbiased, or with the same turn.',
+        'Compare a turn with all turns of the group, which is unbiased, or only with the same turn.',
       ),
     },
     needs: { comparesAttempts: true },

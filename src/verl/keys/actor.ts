@@ -34,7 +34,7 @@ function notOfSequenceLosses(row: VerlRow): VerlRow {
   return {
     ...row,
     late: true,
-    note: 'not of gspo, geo_mean and sapo, which are seq-mean-token-mean',
+    note: 'not for gspo, geo_mean and sapo, which are seq-mean-token-mean',
     read: (value, context) => {
       const { usual, name } = chosenLoss(context).definition;
       return context.option('algorithm.loss') !== null && usual?.aggregation === 'sequence-mean-token-mean'
@@ -78,11 +78,11 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   ),
   same('actor_rollout_ref.actor.clip_ratio_low', 'algorithm.clipLow', [0.2, 0.1], {
     late: true,
-    note: 'goes before clip_ratio',
+    note: 'overrides clip_ratio',
   }),
   same('actor_rollout_ref.actor.clip_ratio_high', 'algorithm.clipHigh', [0.2, 0.28], {
     late: true,
-    note: 'goes before clip_ratio',
+    note: 'overrides clip_ratio',
   }),
   keyOfLosses(DUAL_CLIP, 'algorithm.dualClip', [3, 10]),
   notOfSequenceLosses(
@@ -114,7 +114,7 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   ...ownKeys([DUAL_CLIP]),
   same('actor_rollout_ref.actor.optim.lr', 'optimizer.learningRate', [1e-6, 1e-5]),
   same('actor_rollout_ref.actor.optim.lr_warmup_steps_ratio', 'optimizer.warmupShare', [0, 0.1], {
-    note: 'lr_warmup_steps of 0 or more goes before it',
+    note: 'lr_warmup_steps of 0 or more overrides it',
   }),
   means(
     'actor_rollout_ref.actor.optim.lr_warmup_steps',
@@ -125,7 +125,7 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
       steps < 0
         ? { 'optimizer.warmupSteps': 0 }
         : { 'optimizer.warmupSteps': steps, 'optimizer.warmupShare': 0 },
-    { note: 'negative: lr_warmup_steps_ratio counts', late: true },
+    { note: 'negative: lr_warmup_steps_ratio is used', late: true },
   ),
   word('actor_rollout_ref.actor.optim.lr_scheduler_type', 'optimizer.schedule', {
     constant: 'constant',

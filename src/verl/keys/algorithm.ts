@@ -39,7 +39,7 @@ function notOfBypassRatios(row: VerlRow): VerlRow {
   return {
     ...row,
     late: true,
-    note: 'in bypass mode only of the loss_type reinforce',
+    note: 'in bypass mode only for the loss_type reinforce',
     read: (value, context) => {
       const { takesRatio } = chosenLoss(context).definition.loss;
       return value !== null && takesRatio && context.option('algorithm.old') === 'behaviour'
@@ -103,7 +103,7 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
     [10, 0],
     (batches) => ({ 'algorithm.dynamicSampling.maxRefills': batches > 0 ? batches - 1 : -1 }),
     {
-      note: 'the first is no refill: 10 are 9 refills; 0 is no limit. Then a step goes on with fewer groups',
+      note: 'the first batch is not a refill, so 10 means 9 refills; 0 is no limit. After that a step continues with fewer groups',
     },
   ),
   notYet('algorithm.filter_groups.max_inflight_gen_batches', 1, 2, 'refilling while a round still runs'),
@@ -195,7 +195,7 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
     },
     {
       late: true,
-      note: 'goes before loss_mode, in bypass mode',
+      note: 'overrides loss_mode, in bypass mode',
       beside: { 'algorithm.rollout_correction.bypass_mode': true },
     },
   ),

@@ -37,7 +37,7 @@ export const DATA_KEYS: readonly VerlRow[] = [
     flag,
     [true, false],
     (filter, { option }) => ({ 'tasks.tooLong': filter ? 'filter' : option('tasks.tooLong') }),
-    { note: 'goes before data.truncation; tool schemas are counted', late: true },
+    { note: 'overrides data.truncation; tool schemas are counted', late: true },
   ),
   word(
     'data.truncation',

@@ -33,7 +33,7 @@ export const MODE_KEYS: readonly VerlRow[] = [
     },
     {
       values: Object.keys(TRAINER_MODES).join(', '),
-      note: 'synchronous, partial (a batch goes on over the update), asynchronous: docs/modes.md',
+      note: 'synchronous, partial (a batch continues across the update), asynchronous: docs/modes.md',
       late: true,
     },
   ),
@@ -97,7 +97,7 @@ export const MODE_KEYS: readonly VerlRow[] = [
   ),
   noEffect(
     'trainer.v1.sampler.max_off_policy_strategy',
-    'nothing is begun that could be too stale when it is trained, so nothing is dropped',
+    'nothing is started that could be too stale when it is trained, so nothing is dropped',
     ['drop', 'wait'],
   ),
   noEffect(
@@ -105,8 +105,11 @@ export const MODE_KEYS: readonly VerlRow[] = [
     'it would need weights that are sent after several steps; here they are sent after every one',
     [4, 1],
   ),
-  noEffect('trainer.v1.separate_async.hybrid_rollout.*', 'servers are where they are', [true, false]),
-  always('async_training.partial_rollout', true, false, 'a reply goes on with new weights'),
+  noEffect('trainer.v1.separate_async.hybrid_rollout.*', 'the set of servers does not change during a run', [
+    true,
+    false,
+  ]),
+  always('async_training.partial_rollout', true, false, 'a reply continues with new weights'),
   noEffect(
     'async_training.trigger_parameter_sync_step',
     'it would need weights that are sent after several steps; here they are sent after every one',

@@ -61,7 +61,7 @@ export const REWARD_KEYS: readonly VerlRow[] = [
   ].flatMap((prefix) => [
     same(`${prefix}.enable`, 'algorithm.overlong.enabled', [true, false], {
       late: true,
-      note: 'goes before the reward manager',
+      note: 'overrides the reward manager',
     }),
     same(`${prefix}.len`, 'algorithm.overlong.bufferTokens', [4096, 512]),
     same(`${prefix}.penalty_factor`, 'algorithm.overlong.penalty', [1, 0.5]),
@@ -77,7 +77,7 @@ export const REWARD_KEYS: readonly VerlRow[] = [
   same('reward.estimated_tokens_per_request', 'rewards.limits.tokensPerRequest', [2000, 500]),
   ...['reward_model', 'reward.reward_model'].map(
     (prefix): VerlRow => ({
-      ...notYet(`${prefix}.enable`, false, true, 'its server is yours to start; give rewards.model.url'),
+      ...notYet(`${prefix}.enable`, false, true, 'start its server yourself and give rewards.model.url'),
       late: true,
       read: (on, { option }) => {
         if (on !== true) return { note: `${prefix}.enable=${shown(on)}: nothing to do` };

@@ -74,7 +74,7 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     { note: 'retries are the attempts after the first' },
   ),
   same('actor_rollout_ref.rollout.server.max_start_wait_time', 'servers.startSeconds', [300, 600]),
-  noEffect('actor_rollout_ref.rollout.server.retry_delay', 'the wait doubles from try to try', [2, 1]),
+  noEffect('actor_rollout_ref.rollout.server.retry_delay', 'the wait doubles with each try', [2, 1]),
   noEffect(
     'actor_rollout_ref.rollout.server.max_connections',
     '`concurrency` bounds the trajectories in progress',
@@ -181,12 +181,7 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     'trajectories share one event loop; `concurrency` bounds them',
     [8, 1],
   ),
-  notYet(
-    'actor_rollout_ref.rollout.agent.agent_loop_manager_class',
-    null,
-    'a.B',
-    'a manager class of your own',
-  ),
+  notYet('actor_rollout_ref.rollout.agent.agent_loop_manager_class', null, 'a.B', 'a custom manager class'),
   notYet(
     'actor_rollout_ref.rollout.agent.custom_async_server.path',
     null,
@@ -318,7 +313,7 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   ),
   always('actor_rollout_ref.rollout.do_sample', true, false, 'training samples; evaluation is greedy'),
   always('actor_rollout_ref.rollout.ignore_eos', false, true, 'a reply ends where the model ends it'),
-  always('actor_rollout_ref.rollout.skip_tokenizer_init', true, false, 'servers get and give token ids'),
+  always('actor_rollout_ref.rollout.skip_tokenizer_init', true, false, 'servers take and return token ids'),
   notYet(
     'actor_rollout_ref.rollout.full_determinism',
     false,

@@ -9,7 +9,7 @@ const every = (value: number | null) => (value === null || value < 0 ? 0 : value
 export const TRAINER_KEYS: readonly VerlRow[] = [
   same('critic.cliprange_value', 'algorithm.critic.clip', [0.5, 0.2]),
   same('critic.optim.lr', 'algorithm.critic.learningRate', [1e-5, 1e-6], {
-    note: "without it, ours is the policy's",
+    note: "without it, the policy's learning rate",
   }),
   same('critic.ppo_epochs', 'algorithm.critic.epochs', [1, 4]),
   miniBatchSize('critic.ppo_mini_batch_size', 'algorithm.critic.miniBatches'),
@@ -17,7 +17,7 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   same('trainer.critic_warmup', 'algorithm.critic.warmupSteps', [0, 10]),
   noEffect('critic.*', NEEDS_GPU_TRAINER, [true, 32]),
   same('trainer.total_epochs', 'epochs', [20, 15], {
-    note: 'steps = epochs × tasks / tasksPerStep; total_training_steps goes before it',
+    note: 'steps = epochs × tasks / tasksPerStep; total_training_steps overrides it',
   }),
   means(
     'trainer.total_training_steps',
@@ -79,7 +79,7 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
     flag,
     [false, true],
     (only) => (only ? { steps: 0, epochs: null, 'evaluation.before': true } : {}),
-    { late: true, note: 'the evaluation before the first step is all there is; goes before the other keys' },
+    { late: true, note: 'only the evaluation before the first step is run; overrides the other keys' },
   ),
   noEffect('trainer.rollout_data_dir', 'every trajectory is in the run directory', [null, 'a']),
   noEffect('trainer.validation_data_dir', 'every trajectory is in the run directory', [null, 'a']),
