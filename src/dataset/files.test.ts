@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { appendFileSync, copyFileSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -54,6 +55,32 @@ describe('parquet written by pandas and pyarrow', () => {
       /has no column scores; its columns are data_source, prompt/,
     );
   });
+});
+
+/** Opens files in a process where `hyparquet-compressors` is not installed: of each the number of rows, or the error. */
+function readWithoutCompressors(...paths: string[]): string[] {
+  const hooks = `export const resolve = (name, context, next) => {
+    if (name !== 'hyparquet-compressors') return next(name, context);
+    throw Object.assign(new Error("Cannot find package '" + name + "'"), { code: 'ERR_MODULE_NOT_FOUND' });
+  }`;
+  const script = `
+    import { register } from 'node:module';
+    register('data:text/javascript,' + encodeURIComponent(${JSON.stringify(hooks)}));
+    const { parquet } = await import('./src/dataset/open.ts');
+    for (const path of ${JSON.stringify(paths)}) {
+      const read = async () => { let rows = 0; for await (const _ of (await parquet(path)).rows()) rows++; return rows; };
+      console.log(await read().catch((error) => error.name + ': ' + error.message));
+    }`;
+  const node = ['--import', './bin/register.js', '--input-type=module', '--eval', script];
+  return execFileSync(process.execPath, node, { encoding: 'utf8' }).trim().split('\n');
+}
+
+test('snappy needs no other package; another compression names the package to install', () => {
+  const read = readWithoutCompressors('test/data/pandas-snappy.parquet', 'test/data/pyarrow-zstd.parquet');
+  expect(read).toEqual([
+    '7',
+    'ConfigError: test/data/pyarrow-zstd.parquet: a parquet file compressed by ZSTD needs packages that are not installed: npm install hyparquet-compressors',
+  ]);
 });
 
 test('nested lists, maps, structs and nulls of DuckDB, over several row groups, read as DuckDB reads them', async () => {

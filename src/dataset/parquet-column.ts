@@ -1,10 +1,9 @@
-import type { ColumnMetaData, SchemaTree } from 'hyparquet';
+import type { ColumnMetaData, Compressors, SchemaTree } from 'hyparquet';
 import { parquetHeader } from 'hyparquet/src/column.js';
 import { convert, convertWithDictionary, DEFAULT_PARSERS } from 'hyparquet/src/convert.js';
 import { decompressPage, readDataPage, readDataPageV2 } from 'hyparquet/src/datapage.js';
 import { readRleBitPackedHybrid } from 'hyparquet/src/encoding.js';
 import { readPlain } from 'hyparquet/src/plain.js';
-import { compressors } from 'hyparquet-compressors';
 
 /**
  * One leaf column of a row group, as compact as its pages: levels as bytes, text as offsets into the page, made into
@@ -25,10 +24,16 @@ export class ParquetColumn {
   #level = 0;
   #value = 0;
 
-  constructor(bytes: Uint8Array, meta: ColumnMetaData, path: readonly SchemaTree[], rows: number) {
+  constructor(
+    bytes: Uint8Array,
+    meta: ColumnMetaData,
+    path: readonly SchemaTree[],
+    rows: number,
+    compressors: Compressors,
+  ) {
     const repeated = path.filter(({ element }) => element.repetition_type === 'REPEATED').length;
     this.maxDefinition = path.slice(1).filter(({ element }) => element.repetition_type !== 'REQUIRED').length;
-    const decoded = readPages(bytes, meta, path, this.maxDefinition, repeated);
+    const decoded = readPages(bytes, meta, path, this.maxDefinition, repeated, compressors);
     this.#pages = decoded.pages;
     const levels = decoded.levels;
     const defined = decoded.pages.reduce((sum, page) => sum + page.count, 0);
@@ -96,6 +101,7 @@ function readPages(
   path: readonly SchemaTree[],
   maxDefinition: number,
   maxRepetition: number,
+  compressors: Compressors,
 ): Pages {
   const element = path.at(-1)!.element;
   const decoder = {

@@ -1,4 +1,5 @@
 import {
+  type Compressors,
   type FileMetaData,
   parquetMetadataAsync,
   parquetSchema,
@@ -6,6 +7,7 @@ import {
   type SchemaTree,
 } from 'hyparquet';
 import { DatasetError } from '../errors.ts';
+import { loadOptional } from '../lib/optional-package.ts';
 import { type FileBytes, openBytes } from './file-bytes.ts';
 import { ParquetColumn } from './parquet-column.ts';
 import { compileField, type ReadValue } from './parquet-rows.ts';
@@ -31,6 +33,10 @@ export async function parquetSource(path: string, columns?: readonly string[]): 
     }
   }
   const wanted = fields.filter(({ element }) => columns?.includes(element.name) ?? true);
+  const compressors = await compressorsFor(path, metadata, wanted).catch(async (error: unknown) => {
+    await file.close();
+    throw error;
+  });
   const count = Number(metadata.num_rows);
   const groups = metadata.row_groups.filter((group) => group.num_rows > 0n);
   const starts: number[] = [];
@@ -62,7 +68,7 @@ export async function parquetSource(path: string, columns?: readonly string[]): 
     }
     cachedBytes += bytesOf(group);
     const where = `${path}, rows ${starts[group]}–${starts[group]! + Number(groups[group]!.num_rows) - 1}`;
-    const loading = openGroup(file, groups[group]!, tree, wanted, where).then((reader) => {
+    const loading = openGroup(file, groups[group]!, tree, wanted, where, compressors).then((reader) => {
       if (cache.get(group) === loading) cache.set(group, reader);
       return reader;
     });
@@ -114,12 +120,36 @@ async function readMetadata(path: string, file: FileBytes): Promise<FileMetaData
   }
 }
 
+/** Pages that are not compressed, or compressed by snappy, are read by hyparquet alone. */
+async function compressorsFor(
+  path: string,
+  metadata: FileMetaData,
+  wanted: readonly SchemaTree[],
+): Promise<Compressors> {
+  const names = new Set(wanted.map(({ element }) => element.name));
+  const columns = metadata.row_groups.flatMap((group) =>
+    group.columns.flatMap((column) => column.meta_data ?? []),
+  );
+  const other = columns.find(
+    ({ codec, path_in_schema: [name = ''] }) =>
+      names.has(name) && codec !== 'UNCOMPRESSED' && codec !== 'SNAPPY',
+  );
+  if (!other) return {};
+  const { compressors } = await loadOptional(
+    `${path}: a parquet file compressed by ${other.codec}`,
+    ['hyparquet-compressors'],
+    () => import('hyparquet-compressors'),
+  );
+  return compressors;
+}
+
 async function openGroup(
   file: FileBytes,
   group: RowGroup,
   tree: SchemaTree,
   wanted: readonly SchemaTree[],
   where: string,
+  compressors: Compressors,
 ): Promise<RowReader> {
   const rows = Number(group.num_rows);
   const leaves = new Map<string, ParquetColumn>();
@@ -131,7 +161,7 @@ async function openGroup(
       const bytes = await file.read(start, Number(meta.total_compressed_size));
       leaves.set(
         meta.path_in_schema.join('.'),
-        new ParquetColumn(bytes, meta, pathTo(tree, meta.path_in_schema), rows),
+        new ParquetColumn(bytes, meta, pathTo(tree, meta.path_in_schema), rows, compressors),
       );
     } catch (cause) {
       throw new DatasetError(`${where}, column ${field}: cannot be decoded: ${(cause as Error).message}`, {
