@@ -197,8 +197,9 @@ function drawBatch(turns: number, mean: number, tokens: { readonly prompt: numbe
   );
 }
 
-const median = (values: readonly number[]) =>
-  [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+function median(values: readonly number[]): number | undefined {
+  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
+}
 
 /** Log-normal with this mean. */
 function around(mean: number, sigma: number): LogNormal {
