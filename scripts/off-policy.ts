@@ -43,7 +43,7 @@ interface Result {
   readonly lag: number;
   readonly learningRate: number;
   readonly mode: string;
-  /** Of the last tenth of the steps, mean over seeds. */
+  /** Score over the last tenth of the steps, mean over seeds. */
   readonly after: number;
   /** How far the score of ten steps fell below what it had been; the worst of the seeds. */
   readonly fall: number;

@@ -57,7 +57,7 @@ const ALGORITHMS: Record<string, Algorithm> = {
   // A value head starts from zeros: it makes 64 updates a step where the policy makes two.
   ppo: ppo({ clip, old: 'behaviour', lambda: 0.95, critic: { epochs: 4, miniBatches: 16, warmupSteps: 1 } }),
 };
-/** Of GRPO, whose tokens are the budget of all: with its warm start some 90 seconds on two quiet cores. */
+/** Steps of GRPO, whose tokens are the budget of all: with its warm start about 90 seconds on two quiet cores. */
 const LEARNING_STEPS = variant === 'short' ? 16 : RECIPES[variant].steps;
 
 interface Plan {
@@ -69,7 +69,7 @@ interface Plan {
   readonly learningRate?: number;
   /** Updates by which the engine is behind. */
   readonly lag?: number;
-  /** Ends the run once so many tokens were rolled out. */
+  /** Ends the run once this many tokens were rolled out. */
   readonly tokens?: number;
 }
 
@@ -216,7 +216,7 @@ async function proveLag() {
   return rows;
 }
 
-/** A part, or a toy, is no picture for the docs. */
+/** A partial or reduced run makes no picture for the docs. */
 async function draw(name: string, svg: string): Promise<void> {
   if (flags.only || flags.quick || variant === 'tiny') return;
   await mkdir('docs/images', { recursive: true });

@@ -47,7 +47,7 @@ const percent = (value: number | undefined) => (value === undefined ? '–' : `$
 
 interface Cost {
   readonly seconds: number;
-  /** Of all threads; on a busy machine the wall clock says little. */
+  /** Processor time of all threads; on a busy machine the wall clock says little. */
   readonly cpuSeconds: number;
   readonly tokens: number;
 }
@@ -79,7 +79,7 @@ const TITLES: Readonly<Record<string, string>> = {
 };
 
 const made = new Map<string, Promise<unknown>>();
-/** Made once a process, whoever asks first. */
+/** Made once per process. */
 function once<V>(key: string, make: () => Promise<V>): Promise<V> {
   const known = made.get(key) ?? make();
   made.set(key, known);
@@ -130,7 +130,7 @@ const grpoRun = (name: string, seed: number, model: string, { options }: AnyExer
   });
 
 type Numbers = Readonly<Record<string, number>>;
-/** Of the first reward, which is the task's own. */
+/** Mean of the first reward, which is the task's own. */
 const answered = (metrics: Numbers, { rewards }: TrainOptions<Task>) =>
   metrics[`reward/${rewards[0]!.name}/mean`];
 const validated = (metrics: Numbers, { rewards }: TrainOptions<Task>) =>

@@ -3,7 +3,7 @@ export interface GatewayJob {
   readonly urls: readonly string[];
   readonly trajectories: number;
   readonly turns: number;
-  /** Of the first turn; each reply is appended. */
+  /** Prompt tokens of the first turn; each reply is appended. */
   readonly promptTokens: number;
   readonly replyTokens: number;
   readonly latencyMs: number;
@@ -14,7 +14,7 @@ export interface GatewayResult {
   readonly seconds: number;
   /** User and system time of the client's process. */
   readonly cpuSeconds: number;
-  /** Of a turn, beyond the time the server took. */
+  /** Time of a turn beyond what the server took. */
   readonly p50AddedMs: number;
   readonly p99AddedMs: number;
   readonly maxAddedMs: number;

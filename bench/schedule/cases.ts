@@ -21,7 +21,7 @@ export interface ScheduleCase {
   readonly toolWorkers: number;
 }
 
-/** Of the bf16 peak; assumed. */
+/** Share of the bf16 peak that is reached; assumed. */
 const ARITHMETIC_SHARE = 0.5;
 const STEP_OVERHEAD_MS = 3;
 const BYTES = 2;

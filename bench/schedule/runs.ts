@@ -28,7 +28,7 @@ export interface Figures {
   readonly utilisation: number;
   /** Requests that decode together, mean over all steps. */
   readonly meanBatch: number;
-  /** Of trajectories, from start to end. */
+  /** Time of a trajectory, from start to end. */
   readonly medianSeconds: number;
   readonly p99Seconds: number;
   /** Jain's index of slowdowns against an empty server: 1 is the same for all. */
@@ -79,7 +79,7 @@ export interface ModeSetting {
   readonly servers: number;
   readonly steps: number;
   readonly seed: number;
-  /** Of the trainer, for each token that was sampled. */
+  /** The trainer's time for each sampled token. */
   readonly trainMsPerToken: number;
   readonly byBatch?: boolean;
 }
@@ -203,7 +203,7 @@ function setUp(one: ScheduleCase, servers: number, { gateway: options, oracle }:
   return { clock, plans, front, statistics };
 }
 
-/** What a trajectory will still sample when its context is so long. */
+/** How many tokens a trajectory will still sample at this context length. */
 function tokensLeft({ promptTokens, turns }: SimulatedTrajectory, context: number): number {
   let [at, left] = [promptTokens, 0];
   for (const { replyTokens, resultTokens } of turns) {

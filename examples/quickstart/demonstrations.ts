@@ -32,7 +32,7 @@ const RIGHT_SHARE = 0.65;
 const RIGHT_SHARE_BESIDE_HABIT = 0.2;
 const HABIT_SHARE = 0.65;
 
-/** Of training, and apart from the problems that GRPO practises on. */
+/** A training problem, but none that GRPO trains on. */
 export const demonstrationProblem = (seed: number, index: number): Problem =>
   createProblem('train', hashSeed('demonstrations', seed), index);
 
@@ -104,7 +104,7 @@ const CLUMSY: readonly Clumsy[] = [
   ],
   // No call at all.
   (_plan, numbers, random) => [answerText(random.pick(Object.values(numbers)))],
-  // A call whose JSON is not closed; told so, it goes on correctly.
+  // A call whose JSON is not closed; after the error message the demonstration continues correctly.
   (plan, numbers) => {
     const replies = follow(plan, numbers);
     return [replies[0]!.replace('"}}', '"'), ...replies];

@@ -8,7 +8,7 @@ export interface Recipe {
   readonly model: { readonly size: '1m' | 'tiny' };
   readonly drills: number;
   readonly demonstrations: number;
-  /** Added when a model is not ready for GRPO after its warm start, at most so many times. */
+  /** Added when a model is not ready for GRPO after its warm start, at most this many times. */
   readonly moreDemonstrations: { readonly count: number; readonly times: number };
   readonly steps: number;
   readonly tasksPerStep: number;
@@ -62,7 +62,7 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
   },
 };
 
-/** Of the warm start. */
+/** Learning rates and batch sizes of the warm start. */
 export const PACES = {
   drills: { batch: 32, learningRate: 4e-3, finalShare: 1, warmupSteps: 50 },
   demonstrations: { batch: 16, learningRate: 3e-3, finalShare: 0.05, warmupSteps: 50 },

@@ -7,7 +7,7 @@
  *   assistant  The answer is 126.
  *
  * The demonstrations mostly stop one short or forget the condition; and more than half of them
- * begin with a call that cannot be run, and make it good when told so.
+ * begin with a call that cannot be run, and correct it after the error message.
  */
 import { arrayDataset, reward, type TrainOptions, toolLoop } from 'rollcall';
 import { grpo } from 'rollcall/algorithms';

@@ -93,7 +93,7 @@ function drill(seed: number, index: number) {
   return { task, replies: [call(...names)] };
 }
 
-/** Of questions about a friend a quarter goes on to the friend; of all, some guess, and some break their call. */
+/** A quarter of the questions about a friend go on to the friend; some guess, and some break their call. */
 function demonstration(seed: number, index: number) {
   if (index < DRILLS) return drill(seed, index);
   const task = lookup('train', hashSeed('demonstrations', seed), index);

@@ -10,7 +10,7 @@ from .model import ModelOptions
 
 FEWEST_TOKENS = 256
 MOST_TOKENS = 65536
-# Of the free memory: the rest is for what the estimate does not know, such as fragmentation.
+# Share of the free memory to use: the rest is for what the estimate does not know, such as fragmentation.
 USED_SHARE = 0.7
 
 
@@ -31,7 +31,7 @@ def memory_need(config: Any, trained: int, options: ModelOptions, group: Group, 
     heads = config.num_attention_heads
     head_size = getattr(config, "head_dim", None) or hidden // heads
     key_heads = getattr(config, "num_key_value_heads", None) or heads
-    # Of one layer: two norms with their f32 forms, queries, keys, values and outputs, and the feed-forward's three.
+    # Activations of one layer: two norms with their f32 forms, queries, keys, values and outputs, and the feed-forward's three.
     layer = width * (4 * hidden + 3 * head_size * (heads + key_heads) + 4 * config.intermediate_size) + 4 * 4 * hidden
     kept = layers * (options.recompute * width * hidden + (1 - options.recompute) * layer)
     head = 4 * (4 * chunk_logits + config.vocab_size * hidden)

@@ -39,7 +39,7 @@ export interface ProofOptions {
   readonly runs: string;
   /** All of `PARTS`, or some while one is being mended. */
   readonly parts: readonly string[];
-  /** Of the training that is compared with the embedded engine's. */
+  /** Steps of the training that is compared with the embedded engine's. */
   readonly steps: number;
   /** SIGKILLs of a run with a server. */
   readonly kills: number;

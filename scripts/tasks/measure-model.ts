@@ -9,7 +9,7 @@ export interface TaskScore {
   readonly accuracy: number;
   /** Share of the calls that could be read and run. */
   readonly validCalls?: number;
-  /** Of the attempts whose first answer the user called wrong, those that ended right. */
+  /** Share of the attempts whose first answer the user called wrong that ended right. */
   readonly corrected?: number;
 }
 

@@ -14,7 +14,7 @@ import type { TrainerFactory } from '../../src/training/trainer.ts';
 /** About 0.16M weights with the words of a task. */
 const SHAPE = { hidden: 64, layers: 3, heads: 4, kvHeads: 4, headSize: 16, intermediate: 160 };
 const PACE: Pace = { batch: 16, learningRate: 4e-3, finalShare: 0.03, warmupSteps: 50 };
-/** So many demonstrations say every word of their task. */
+/** Enough demonstrations to contain every word of their task. */
 const DEMONSTRATIONS_OF_WORDS = 768;
 
 export interface TeachModelOptions<T> {

@@ -36,7 +36,7 @@ export interface ToolsDescription {
   readonly file: string | null;
   /** A module whose exported tools are all offered. */
   readonly module: string | null;
-  /** Of these, only the named ones. */
+  /** Names of the tools to use; null: all. */
   readonly names: readonly string[] | null;
   /** Entries as in a tool file. */
   readonly list: readonly unknown[];

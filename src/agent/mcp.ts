@@ -1,6 +1,6 @@
 /**
  * The tools of MCP servers as tools. A connection is made when first needed and again after it broke. A call that was
- * under way when it broke is not repeated, because it may have had its effect: the model is told. A server that
+ * in progress when it broke is not repeated, because it may have taken effect; the model gets an error. A server that
  * cannot be reached at all is the environment's failure, and the trajectory is tried again.
  */
 
@@ -30,7 +30,7 @@ export interface McpToolsOptions extends ResultLimits {
   readonly servers: Readonly<Record<string, McpServerConfig>>;
   /** Only these tools; all if left out. */
   readonly names?: readonly string[];
-  /** Of each server. */
+  /** Limit for each server. */
   readonly callsPerSecond?: number;
   readonly timeoutMs?: number;
   /** Tries to connect, before a server counts as down. */

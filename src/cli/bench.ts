@@ -103,7 +103,7 @@ interface Measured {
 
 /** Below this an id may be a special token. */
 const FIRST_ID = 10;
-/** Of many kinds, so that a tokenizer makes many ids of it. */
+/** Varied text, so that a tokenizer makes many different ids from it. */
 const TEXT = `
 The quick brown fox jumps over the lazy dog; 0123456789 = 3.14159 + "quoted" (text) [list] {set} <tag> #1 @home $5 50% a&b *
 function add(first, second) { return first + second; } // naïve café, Straße, ¿qué?, 東京, 한국, Привет, שלום, مرحبا, 😀

@@ -44,7 +44,7 @@ export interface GatewayOptions extends Partial<RouteRules> {
   /** For policies: tokens that a request's trajectory will still sample, if more is known than its siblings tell. */
   readonly predict?: (request: GenerateRequest) => number;
   readonly clock?: Clock;
-  /** Told when a server is lost, is back, or is taken out. */
+  /** Called when a server is lost, comes back, or is removed. */
   readonly log?: (line: string) => void;
   /** The run's: once it aborts, no server is waited for. */
   readonly signal?: AbortSignal | undefined;
@@ -74,7 +74,7 @@ export class Gateway implements InferenceServer {
   readonly #rules: RouteRules;
   readonly #tries: number;
   readonly #failuresPerTrajectory: number;
-  /** Of trajectories that had any. */
+  /** Failed tries by trajectory, for those that had any. */
   readonly #failures = new Map<string, number>();
   readonly #backoffMs: number;
   readonly #longestBackoffMs: number;

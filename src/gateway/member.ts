@@ -17,7 +17,7 @@ export interface Member {
   down: string | undefined;
   /** Takes no new trajectories, and goes when its last request has. */
   leaving: boolean;
-  /** Of the weights it was last sent; undefined before. */
+  /** Version of the weights it was last sent; undefined before. */
   version: number | undefined;
   /** Settles when the weights on their way are there, or have failed. */
   updating: Promise<void> | undefined;

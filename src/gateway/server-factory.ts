@@ -7,7 +7,7 @@ export interface ServerFactory {
   readonly name: string;
   /** How requests are spread over the servers. */
   readonly gateway?: GatewayOptions;
-  /** The servers may hold other weights than the model's, so they are sent before the first step. */
+  /** The servers may not hold the model's weights, so these are sent before the first step. */
   readonly sendsFirst?: boolean;
   /** Servers free their GPU's memory while the trainer works, which then may use it. */
   readonly sleepWhileTraining?: boolean;
@@ -30,7 +30,7 @@ export interface OpenServersOptions {
   readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
   /** Where servers that are started leave what they print; default a temporary folder. */
   readonly logDirectory?: string;
-  /** Of the adapter that the trainer trains, where only that is sent. */
+  /** Rank of the adapter that the trainer trains, where only the adapter is sent. */
   readonly loraRank?: number | undefined;
   /** Opening waits for servers to be ready until it aborts. */
   readonly signal?: AbortSignal | undefined;

@@ -56,7 +56,7 @@ export interface LaunchOptions {
   readonly replicas: number;
   /** GPUs of one server. */
   readonly tensorParallel: number;
-  /** Of GPU memory. */
+  /** Share of GPU memory. */
   readonly memoryShare: number;
   readonly logLevel: 'debug' | 'info' | 'warning' | 'error';
   /** GPUs that may be used, as in CUDA_VISIBLE_DEVICES; default what that names, else the first ones. */

@@ -25,7 +25,7 @@ export interface VersionSpan {
   readonly version: number;
 }
 
-/** Where in a run a request stands: what a scheduler goes by. Servers are not told. */
+/** Which part of a run a request belongs to, for the scheduler. It is not sent to servers. */
 export interface RequestPlace {
   readonly step: number;
   readonly task: number;
@@ -57,7 +57,7 @@ export interface GenerateRequest {
 export interface GenerateResult {
   /** As sampled, the stop token included. */
   readonly ids: Int32Array;
-  /** Of each sampled token, after temperature, before truncation (top-p, top-k, min-p). */
+  /** Log-prob of each sampled token, after temperature, before truncation (top-p, top-k, min-p). */
   readonly logprobs: Float32Array;
   /** `abort`: `ids` is a usable partial. */
   readonly finish: 'stop' | 'length' | 'abort';
@@ -153,7 +153,7 @@ export interface InferenceServer {
   update(weights: WeightUpdate): Promise<void>;
   /** A trajectory will send no more requests: what is kept for it need not be. */
   ended?(trajectory: string): void;
-  /** Of the weights it has, in a form of its own; undefined where the server at hand offers none. */
+  /** Checksum of the server's weights, in any form; undefined where this server offers none. */
   checksum?(): Promise<string | undefined>;
   sleep?(): Promise<void>;
   wake?(): Promise<void>;

@@ -20,7 +20,7 @@ export interface Chunk {
 interface FinishReason {
   readonly type: string;
   readonly message?: string;
-  /** Of a request that failed after its stream had begun, and so with HTTP 200. */
+  /** Status of a request that failed after its stream had begun, and so with HTTP 200. */
   readonly status_code?: number | null;
 }
 

@@ -154,7 +154,7 @@ export class SglangServer implements InferenceServer {
     }
   }
 
-  /** Whoever waits at the door is let through also to a server that is gone: to fail there, and be sent elsewhere. */
+  /** Waiting requests are released even if the server is gone: they fail fast and the gateway retries them elsewhere. */
   async resume(): Promise<void> {
     try {
       await this.#http.tell('/continue_generation', { body: {} });
@@ -297,7 +297,7 @@ export class SglangServer implements InferenceServer {
     const named = this.#adapters.versionOf(adapter);
     if (named !== undefined) return spansOf(named, named, tokens);
     const reported = meta.weight_version;
-    // A name that is no version, after versions were sent: the server was started anew.
+    // A name that is not a version, after versions were sent: the server was restarted.
     const unknown = reported === undefined || !this.#updated ? this.#version : 0;
     if (meta.weight_versions) {
       this.#saysSpans = true;

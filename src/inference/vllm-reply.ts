@@ -4,13 +4,13 @@ import type { ReportedSpan } from './http-reply.ts';
 interface Choice {
   readonly token_ids?: readonly number[] | null;
   readonly finish_reason?: string | null;
-  /** Of `/inference/v1/generate`, and of `/v1/completions`. */
+  /** Log-probs as `/inference/v1/generate` and as `/v1/completions` report them. */
   readonly logprobs?: {
     readonly content?: readonly { readonly logprob: number }[];
     readonly token_logprobs?: readonly (number | null)[];
   } | null;
   readonly prompt_logprobs?: PromptLogprobs;
-  /** Of `/inference/v1/generate` since vLLM 0.32; with the last event of a stream. */
+  /** From `/inference/v1/generate` since vLLM 0.32; in the last event of a stream. */
   readonly weight_versions?: readonly ReportedSpan[] | null;
 }
 

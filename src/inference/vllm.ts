@@ -33,7 +33,7 @@ import { samplingOf } from './vllm-sampling.ts';
 
 type Entrance = 'tokens' | 'completions';
 
-/** Of a request that failed after its stream had begun, and so with HTTP 200. */
+/** A request that failed after its stream had begun, and so with HTTP 200. */
 interface StreamError {
   readonly message?: string;
   readonly code?: number;
@@ -161,7 +161,7 @@ export class VllmServer implements InferenceServer {
     }
   }
 
-  /** Whoever waits at the door is let through also to a server that is gone: to fail there, and be sent elsewhere. */
+  /** Waiting requests are released even if the server is gone: they fail fast and the gateway retries them elsewhere. */
   async resume(): Promise<void> {
     try {
       await this.#http.tell('/resume');
@@ -182,7 +182,7 @@ export class VllmServer implements InferenceServer {
     this.#updated ||= weights.kind !== 'lora';
   }
 
-  /** Of each tensor; undefined before vLLM 0.32. */
+  /** Checksum of each tensor; undefined before vLLM 0.32. */
   async checksum(): Promise<string | undefined> {
     const { status, text } = await this.#http.call('/weight_checker', { body: { action: 'checksum' } });
     return status === 200 ? text : undefined;
@@ -304,7 +304,7 @@ export class VllmServer implements InferenceServer {
     madeBefore: number | undefined,
   ): VersionSpan[] {
     if (named !== undefined) return spansOf(named, named, tokens);
-    // A word that is no version, after versions were sent: the server was started anew.
+    // Text that is not a version, after versions were sent: the server was restarted.
     if (reported) {
       this.#saysSpans = true;
       return reportedSpans(reported, this.#updated ? 0 : this.#version);

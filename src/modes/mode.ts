@@ -27,7 +27,7 @@ export interface Mode {
   readonly extraAttempts: number;
 }
 
-/** Of what a mode does not read. */
+/** Values of the fields that a mode does not read. */
 export const MODE_DEFAULTS: Mode = { kind: 'synchronous', staleness: 1, extraTasks: 0, extraAttempts: 0 };
 
 /** Roll out, train, and so on: exactly on-policy and the same run for the same seed, but all wait for the slowest. */

@@ -28,7 +28,7 @@ export function offPolicyMetrics<T>(groups: readonly Group<T>[], version: number
   };
 }
 
-/** Of the sampled tokens; `newest` is −1 if there are none. */
+/** Versions of the sampled tokens; `newest` is −1 if there are none. */
 function versionsOf<T>({ segments }: Trajectory<T>): { oldest: number; newest: number } {
   let [oldest, newest] = [Number.POSITIVE_INFINITY, -1];
   for (const { versions, sampled } of segments) {

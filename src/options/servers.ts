@@ -31,7 +31,7 @@ export interface ServersOptions {
   readonly sleepWhileTraining?: boolean;
   /** How long the servers may take to be ready. */
   readonly startSeconds?: number;
-  /** Of calls other than replies. */
+  /** Time limit of calls other than replies. */
   readonly timeoutSeconds?: number;
   readonly gateway?: GatewayOptions;
   /** That the servers were started with. */

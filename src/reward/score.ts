@@ -12,7 +12,7 @@ export interface RewardScoring {
   /** Tries after the first, of each reward. */
   readonly retries: number;
   readonly signal?: AbortSignal | undefined;
-  /** Of a trajectory; its last reply if not given. */
+  /** The solution text of a trajectory; its last reply if not given. */
   readonly solutionOf?: (trajectory: Trajectory<unknown>) => string;
 }
 

@@ -1,9 +1,9 @@
-/** A question to a service over HTTP, in JSON: asked within its limits, and again when what failed may pass by itself. */
+/** A question to a service over HTTP, in JSON: sent within its limits, and again when the failure may be temporary. */
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import type { RequestLimiter } from './rate-limit.ts';
 
 export interface ServiceOptions {
-  /** Of one try. */
+  /** Time limit of one try. */
   readonly timeoutMs: number;
   /** Tries after the first. */
   readonly retries: number;

@@ -14,7 +14,7 @@ export interface ChatEndpointOptions {
   readonly apiKey?: string;
   readonly temperature?: number;
   readonly maxTokens?: number;
-  /** Of one request. */
+  /** Time limit of one request. */
   readonly timeoutMs?: number;
   /** Tries after the first. */
   readonly retries?: number;

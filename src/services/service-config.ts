@@ -26,7 +26,7 @@ export interface EndpointPlace {
   readonly who: string;
   /** Where paths start. */
   readonly directory: string;
-  /** Of one request. */
+  /** Time limit of one request. */
   readonly timeoutMs?: number;
 }
 

@@ -10,7 +10,7 @@ import type { Algorithm, Overlong } from './algorithm.ts';
  */
 export interface Batch {
   readonly step: number;
-  /** Of the weights that are about to be updated. */
+  /** Version of the weights that are about to be updated. */
   readonly version: number;
   /** How many groups have a trajectory here. */
   readonly groups: number;
@@ -42,7 +42,7 @@ export interface BatchTrajectory {
     readonly at: number;
     readonly reward: number;
   }[];
-  /** Of all turns, also where nothing is trained that could carry it. */
+  /** Sum over all turns, including those without a trained token to carry it. */
   readonly turnRewardSum: number;
   readonly trainedTokens: number;
   /** After the prompt, observations included. */
@@ -75,7 +75,7 @@ export interface LeftOut {
 /** What a batch is made with: step, version of the weights, algorithm. */
 export interface BatchOptions {
   readonly step: number;
-  /** Of the weights that are about to be updated. */
+  /** Version of the weights that are about to be updated. */
   readonly version: number;
   readonly algorithm: Pick<Algorithm, 'truncated' | 'overlong'>;
   /** Reward of one greedy attempt per group, in order of groups (ReMax). */

@@ -155,7 +155,7 @@ function keptTokens({ logRatios, ages }: CorrectionInput, options: CorrectionOpt
   return keep;
 }
 
-/** Of rollout and old policy:  k1 = −ℓ,  k2 = ℓ²/2,  k3 = e^ℓ − 1 − ℓ,  ℓ = log π_old − log π_rollout */
+/** Divergence of rollout and old policy:  k1 = −ℓ,  k2 = ℓ²/2,  k3 = e^ℓ − 1 − ℓ,  ℓ = log π_old − log π_rollout */
 function divergence(logRatio: number, estimator: 'k1' | 'k2' | 'k3'): number {
   if (estimator === 'k1') return -logRatio;
   return estimator === 'k2' ? logRatio ** 2 / 2 : Math.exp(logRatio) - 1 - logRatio;

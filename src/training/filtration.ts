@@ -29,7 +29,7 @@ export interface Filtered {
   readonly batch: Batch;
   /** Per sequence of it: its number in the batch that it was drawn from. */
   readonly origin: readonly number[];
-  /** Of all trajectories, those that were drawn at least once. */
+  /** Share of the trajectories that were drawn at least once. */
   readonly keptShare: number;
 }
 

@@ -23,7 +23,7 @@ export interface ReplayedRow {
   readonly tokens: number;
   /** The smallest log-prob of its trained tokens, and where. */
   readonly lowest: { readonly logprob: number; readonly at: number; readonly id: number };
-  /** Of the mean log-prob by the weights; NaN where it is not finite. */
+  /** Norm of the gradient of the mean log-prob; NaN where it is not finite. */
   readonly gradNorm: number;
   readonly problem?: string;
 }

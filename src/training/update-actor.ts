@@ -32,7 +32,7 @@ export interface ActorInput {
   readonly old?: TokenLists | undefined;
   readonly reference?: TokenLists | undefined;
   readonly advantages: TokenLists;
-  /** Of the off-policy correction, where it was computed before; else it is computed in the pass. */
+  /** Weights of the off-policy correction, where it was computed before; else it is computed in the pass. */
   readonly weights?: TokenLists | undefined;
   readonly keep?: readonly Uint8Array[] | undefined;
   readonly ages: TokenLists;

@@ -110,7 +110,7 @@ export interface UpdateProgress {
   readonly total: number;
 }
 
-/** Of one segment; arrays have its length and are 0 off the trained tokens. */
+/** What an update knows about one segment; arrays have its length and are 0 outside the trained tokens. */
 export interface TokenRecord {
   readonly trajectory: string;
   readonly segment: number;
@@ -445,7 +445,7 @@ function brokenGradient(
   );
 }
 
-/** At most so many attempts are named in one sentence. */
+/** At most this many attempts are named in one sentence. */
 const NAMED = 3;
 
 /** Attempts that got no finite reward are not in the batch; they are named, or stop the run. */

@@ -8,7 +8,7 @@ export interface Demonstration {
   readonly ids: Int32Array;
   /** 1 on the tokens to be learned. */
   readonly trained: Uint8Array;
-  /** Of each of its tokens; 1 without it. */
+  /** Weight of each of its tokens; 1 if not given. */
   readonly weight?: number;
 }
 

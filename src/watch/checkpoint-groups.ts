@@ -14,7 +14,7 @@ interface GroupsFile {
   readonly groups: readonly {
     readonly taskIndex: number;
     readonly attempts: number;
-    /** Of each attempt, by segment. */
+    /** Images of each attempt, by segment. */
     readonly images: readonly (readonly Segment['images'][])[];
   }[];
 }

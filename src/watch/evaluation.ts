@@ -127,7 +127,7 @@ export function validationMetrics(evaluations: readonly SourceEvaluation[]): Met
   return metrics;
 }
 
-/** Of all attempts there were, so by their number. */
+/** Standard deviation over all attempts, so divided by their number. */
 function spread(values: readonly number[]): number {
   const mean = average(values);
   return Math.sqrt(average(values.map((value) => (value - mean) ** 2)));

@@ -8,7 +8,7 @@ interface Owner {
   readonly host: string;
 }
 
-/** Of this process. */
+/** Run directories that this process holds. */
 const held = new Set<string>();
 
 /** One run writes a directory at a time: two would mix their lines. What a killed process left behind does not count. */

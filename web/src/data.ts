@@ -123,7 +123,7 @@ const wasResumed = (before: RunList | undefined, now: RunList) =>
     return known !== undefined && known.metricsFile !== metricsFile;
   });
 
-/** Of all runs: evaluations and forks lie within one that was resumed. */
+/** For all runs: evaluations and forks are inside a run that was resumed. */
 function forgetSteps(): void {
   for (const path of [...answers.keys()]) {
     if (!path.includes('/steps/')) continue;

@@ -20,7 +20,7 @@ import { nameIn, problemId, servedChats } from './served-chats.ts';
 
 /** Options of the policy as a language model of the AI SDK. */
 export interface LanguageModelOptions {
-  /** Of every reply, unless a call says otherwise. */
+  /** Sampling options of every reply, unless a call gives others. */
   readonly sampling?: SampleOptions;
 }
 

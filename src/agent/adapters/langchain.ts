@@ -29,7 +29,7 @@ import { nameIn, problemId, type ServedChats, servedChats } from './served-chats
 
 /** Options of the policy as a chat model of LangChain. */
 export interface ChatModelOptions extends BaseChatModelParams {
-  /** Of every reply; a temperature other than the run's takes replies out of training. */
+  /** Sampling options of every reply; replies at a temperature other than the run's are not trained. */
   readonly sampling?: SampleOptions;
 }
 
@@ -42,7 +42,7 @@ export function chatModel(model: Model, options: ChatModelOptions = {}): PolicyC
   return new PolicyChatModel(model, options);
 }
 
-/** Supersteps that leave room for so many turns of model and tools; LangGraph's own 25 would end longer ones. */
+/** Supersteps that leave room for `turns` turns of model and tools; LangGraph's own 25 would end longer ones. */
 export function recursionLimit({ turns }: Pick<Limits, 'turns'>): number {
   return Math.max(50, Math.trunc(turns * 2 * 1.5));
 }

@@ -1,7 +1,7 @@
 /**
  * Chats behind an interface that has none: agent frameworks send the whole list of messages with every request. A
  * list that extends one already served, reply included, goes on in that chat, whose tokens stay as they were sampled;
- * only what is new is encoded. Any other list is a chat of its own, and so a segment of its own.
+ * only what is new is encoded. Any other list is a new chat, and so a new segment.
  */
 import type { Chat, ChatReply, OutsideRun } from '../../chat/chat.ts';
 import type { SampleOptions } from '../../chat/reply-sampler.ts';
@@ -21,7 +21,7 @@ export interface ServeRequest {
 interface Served {
   readonly chat: Chat;
   readonly tools: string;
-  /** Of all messages of the request, and of the reply as the framework got it. */
+  /** Marks of all messages of the request, and of the reply as the framework got it. */
   readonly marks: readonly string[];
   readonly reply: ChatReply;
 }
@@ -88,7 +88,7 @@ function goOn({ chat, reply, marks }: Served, { messages, toolSchemas, failedCal
     return [{ call, result: content, ...(problem ? { problem } : {}) }];
   });
   const rest = added.filter((message) => !answered.has(message));
-  // A framework whose own words answer a reply that could not be read has told the model already.
+  // The framework has already answered the reply that could not be read, in its own words.
   const isTold = runs.length === 0 && rest.some(({ role }) => role === 'user');
   if (runs.length + rest.length + reply.problems.length === 0) refuseReplyAsPrompt(messages);
   chat.answer(isTold ? { ...reply, problems: [] } : reply, runs);
@@ -111,10 +111,10 @@ function problemOf({ name }: ToolCall, message: string, tools: readonly ToolSche
 /** A chat numbers its own calls; frameworks take ids for unique among all the messages they hold. */
 const outsideId = ({ turn }: ChatReply, { id }: ToolCall): string => `${id}_turn_${turn}`;
 
-/** The id under which a framework is told of a call that could not be read. */
+/** The id under which a framework gets a call that could not be read. */
 export const problemId = (reply: ChatReply, index: number): string => `problem_${reply.turn}_${index}`;
 
-/** The name that a call gave before it went wrong, if it can be told. */
+/** The tool name in a malformed call, if it can be found. */
 export const nameIn = ({ source }: Problem): string | undefined =>
   /"?name"?\s*[:=]\s*"([^"]+)"/.exec(source)?.[1];
 

@@ -26,7 +26,7 @@ export interface InteractionContext<State = unknown> {
 
 /** What a user says, what it is worth, and whether the dialogue is over. */
 export interface UserTurn {
-  /** The dialogue is over; `text` is not told to the model. */
+  /** The dialogue is over; the model does not see `text`. */
   readonly done: boolean;
   readonly text: string;
   /** Step reward of the reply that was answered. */
@@ -42,7 +42,7 @@ export interface InteractionOptions<State> {
   score?(context: InteractionContext<State>): Maybe<number>;
   /** Once for each start that succeeded, however the trajectory ended. */
   finish?(context: InteractionContext<State>): Maybe<void>;
-  /** Of one answer. */
+  /** Time limit of one answer. */
   readonly timeoutMs?: number;
 }
 

@@ -42,7 +42,7 @@ export interface GenerationStatistics {
   readonly waiting: number;
   readonly running: number;
   readonly blocksUsed: number;
-  /** Of these, held by running requests; the rest is kept for later. */
+  /** Blocks held by running requests; the rest are kept for later. */
   readonly blocksHeld: number;
   readonly blocks: number;
   readonly blockTokens: number;
@@ -70,7 +70,7 @@ export class Generator {
   readonly #sequences = new Map<number, RunningSequence>();
   readonly #adapters = new Map<string, LoraWeights>();
   #weights: PackedWeights;
-  /** Of the last update. */
+  /** Version of the last update. */
   #version = 0;
   /** By adapter; '' is the model itself. */
   readonly #versions = new Map<string, number>();

@@ -224,7 +224,7 @@ export class PrefixCache {
     return { child, shared };
   }
 
-  /** Of two full nodes with the same ids under one parent, the newer gives way: their rows are equal to the bit. */
+  /** Removes the newer of two full nodes with the same ids under one parent: their rows are equal to the bit. */
   #mergeTwin(path: CachePath, index: number): void {
     const node = path.nodes[index]!;
     const twin = node

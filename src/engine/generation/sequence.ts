@@ -27,7 +27,7 @@ export interface RunningSequence {
   /** Prompt and reply; `length` of it are valid. */
   ids: Int32Array;
   length: number;
-  /** Of the reply's tokens. */
+  /** Log-probs of the reply's tokens. */
   logprobs: Float32Array;
   /** Asked prompt log-probs, filled up to `scored` tokens. */
   readonly promptLogprobs: Float32Array | undefined;

@@ -13,7 +13,7 @@ export interface LoraOptions {
   readonly alpha: number;
   /** Names of linear layers (`q_proj`, `down_proj` …); default all of the decoder layers. */
   readonly targets?: readonly string[];
-  /** Of the random first factor. */
+  /** Seed of the random first factor. */
   readonly seed?: number;
 }
 

@@ -14,7 +14,7 @@ export interface Budget {
 
 /** How much of the servers' cache trajectories may reserve. */
 export interface BudgetRules extends Budget {
-  /** A request that waited so long goes before all that came later. */
+  /** A request that has waited this long goes before all later ones. */
   readonly patienceMs: number;
 }
 
@@ -41,7 +41,7 @@ const roomOf = ({ kvTokens, keptTokens }: ServerView, { kvShare }: Budget) => kv
 const fits = (server: ServerView, { contextTokens }: WaitingRequest, budget: Budget) =>
   server.inFlight === 0 || roomOf(server, budget) >= contextTokens;
 
-/** Of the trajectories that wait on a server whose contexts have outgrown it, the cheapest to compute again gives way. */
+/** On a server whose contexts have outgrown it, pauses the waiting trajectory that is cheapest to compute again. */
 function pauseOne({ waiting, servers }: SchedulingView, budget: Budget): Decision | undefined {
   const full = servers.filter((server) => server.inFlight > 0 && roomOf(server, budget) < 0);
   if (full.length === 0) return undefined;

@@ -5,7 +5,7 @@ export interface ChooseRules {
   readonly compare: (a: WaitingRequest, b: WaitingRequest) => number;
   /** Where a request may go now; one that is overdue need not stay where its context is. */
   readonly place: (request: WaitingRequest, overdue: boolean) => ServerView | undefined;
-  /** A request that waited so long goes before all that came later, and new trajectories no longer pass it. */
+  /** A request that has waited this long goes before all later ones, and new trajectories no longer pass it. */
   readonly patienceMs: number;
 }
 

@@ -7,7 +7,7 @@ import { proxyOf } from './proxy.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
 
 export interface HttpOptions {
-  /** Of calls that change or ask something; a reply has no limit of its own but its request's signal. */
+  /** Time limit of calls other than replies; a reply ends only by its request's signal. */
   readonly timeoutMs?: number;
   /** For a socket to open. */
   readonly connectMs?: number;
@@ -35,7 +35,7 @@ export class HttpClient {
   readonly #prefix: string;
   readonly #connections: Connections;
   readonly #timeoutMs: number;
-  /** Of every request: host, and the headers that were given. */
+  /** Headers of every request: host, and those that were given. */
   readonly #headers: string;
 
   constructor(url: string, options: HttpOptions = {}) {
@@ -45,7 +45,7 @@ export class HttpClient {
     }
     const path = parsed.pathname.replace(/\/+$/, '');
     const proxy = proxyOf(parsed, process.env);
-    this.#prefix = proxy ? parsed.origin + path : path; // a proxy is told the whole address
+    this.#prefix = proxy ? parsed.origin + path : path; // a proxy needs the whole address
     this.url = parsed.origin + path;
     this.#timeoutMs = options.timeoutMs ?? 60_000;
     this.#headers = headerLines({
@@ -70,7 +70,7 @@ export class HttpClient {
     return this.#exchange(path, options, ({ status, body }) => ({ status, text: body.toString() }));
   }
 
-  /** The reply's JSON; another status than 200 throws what the server said. */
+  /** The reply's JSON; any status but 200 throws what the server said. */
   json<R>(path: string, options: CallOptions = {}): Promise<R> {
     return this.#exchange(path, options, (reply) => this.parse<R>(path, this.accept(path, reply).toString()));
   }
@@ -81,7 +81,7 @@ export class HttpClient {
   }
 
   /**
-   * Without time limit or signal: whoever starts it can cancel it. `read` is to `accept` the reply. `call` may be asked
+   * Without time limit or signal: the caller can cancel it. `read` must `accept` the reply. `call` may be called
    * twice for the same request.
    */
   start<R>(path: string, call: () => Outbound, read: (reply: HttpReply) => R, onBody?: OnBody): Exchange<R> {
@@ -89,7 +89,7 @@ export class HttpClient {
     return new Exchange(this.#connections, write, `${this.url}${path}`, read, onBody);
   }
 
-  /** What a reply says; another status than 200 throws it. */
+  /** What a reply says; any status but 200 throws it. */
   accept(path: string, { status, body, location }: HttpReply): Buffer {
     if (status >= 200 && status <= 299) return body;
     if (location !== undefined) {
@@ -229,7 +229,7 @@ export class HttpStatusError extends EngineError {
   }
 }
 
-/** A server that was started anew lacks the adapters it had: another one may have them. */
+/** A restarted server no longer has its adapters: another server may have them. */
 function reasonOf(status: number, text: string): EngineError['reason'] {
   if (status === 429 || (status === 503 && /queue|full|busy|overload/i.test(text))) return 'busy';
   const isRefusal = status === 400 || status === 413 || status === 422;

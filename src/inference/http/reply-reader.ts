@@ -6,11 +6,11 @@ export interface HttpReply {
   readonly body: Buffer;
   /** How long the connection may lie idle until its next request; 0: it is the server's last. */
   readonly idleMs: number;
-  /** Of a redirect. */
+  /** Target of a redirect. */
   readonly location?: string | undefined;
 }
 
-/** Told the body of a reply as it comes; the bytes are to be read at once. */
+/** Called with the body of a reply as it arrives; the bytes must be read at once. */
 export type OnBody = (bytes: Buffer) => void;
 
 const LONGEST_HEAD = 64 * 1024;
@@ -38,14 +38,14 @@ type Part =
 /** Reads the HTTP/1.1 replies of one connection (RFC 9112), one after another, however their bytes are cut. */
 export class ReplyReader {
   #next: Part = 'head';
-  /** Of a head or a line that is not whole. */
+  /** Text of a head or a line that is not complete yet. */
   #text = '';
   /** Bytes that the body, or its chunk, still has. */
   #left = 0;
   #status = 0;
   #idleMs = 0;
   #location: string | undefined;
-  /** Of the body; the first `#copied` are copies, the others views of what was fed. */
+  /** Parts of the body; the first `#copied` are copies, the others views of what was fed. */
   readonly #parts: Buffer[] = [];
   #copied = 0;
 

@@ -35,7 +35,7 @@ function parsed(
   }
 }
 
-/** Of `something unreadable = 5`, the 5. Lists are left alone: `P(A) = 1, P(B) = 2`. */
+/** The 5 in `something unreadable = 5`. Lists are left alone: `P(A) = 1, P(B) = 2`. */
 function lastSide(text: string): string | undefined {
   const at = text.lastIndexOf('=');
   return at <= 0 || /[,;]/.test(text) || '<>!'.includes(text[at - 1]!) ? undefined : text.slice(at + 1);
@@ -63,7 +63,7 @@ export function cleanAnswer(given: string): string {
     .trim();
 }
 
-/** Of aligned rows the last, with those before it that it goes on from. */
+/** The last of several aligned rows, with the rows that it continues. */
 function lastEquation(rows: string): string {
   const last = rows.split('\\\\').findLast((row) => row.trim() !== '') ?? '';
   const isWhole = /^[^=&]*[^=&\s][^=&]*&?\s*=/.test(last);

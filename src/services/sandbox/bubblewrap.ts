@@ -34,7 +34,7 @@ export interface Box {
   /** bubblewrap's words for what of the disk is seen inside. */
   readonly mounts: readonly string[];
   readonly environment: Readonly<Record<string, string>>;
-  /** Of each process inside, as `prlimit` names them. */
+  /** Limits of each process inside, as `prlimit` names them. */
   readonly bounds: Readonly<Record<string, number>>;
   readonly directory: string;
   readonly command: readonly string[];

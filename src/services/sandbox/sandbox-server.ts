@@ -5,7 +5,7 @@ import { serviceLimiter } from '../rate-limit.ts';
 import { DEFAULT_SANDBOX_LIMITS, type Sandbox, type SandboxLimits, type SandboxResult } from './sandbox.ts';
 
 export interface SandboxServerOptions extends Partial<Pick<SandboxLimits, 'milliseconds' | 'memoryMiB'>> {
-  /** Of its `run_code`. */
+  /** URL of its `run_code`. */
   readonly url: string;
   readonly language: Sandbox['language'];
   /** Programs at once. */

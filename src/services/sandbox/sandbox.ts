@@ -9,7 +9,7 @@ export interface SandboxLimits {
   /** Processor time, where the platform can count it apart from the wall clock. */
   readonly cpuSeconds: number;
   readonly memoryMiB: number;
-  /** Of stdout and stderr together. */
+  /** Limit for stdout and stderr together. */
   readonly outputBytes: number;
   readonly processes: number;
   /** What may be written to the sandbox's own, temporary disk. */
@@ -27,7 +27,7 @@ export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
 
 /** What code printed, how it ended and how long it took. */
 export interface SandboxResult {
-  /** `ok`: it ended by itself, without an error. `error`: it ended with one. Otherwise the limit that ended it. */
+  /** `ok`: it ended normally, without an error. `error`: it ended with one. Otherwise the limit that ended it. */
   readonly status: 'ok' | 'error' | 'timeout' | 'memory' | 'output';
   readonly stdout: string;
   readonly stderr: string;

@@ -14,7 +14,7 @@ export interface Computation {
   /** LaTeX, or as one types it: `2*x^2 + sin(x)`. An equation for `solve`. */
   readonly expression: string;
   readonly variable: string;
-  /** Of an integral. */
+  /** Lower bound of an integral; `to` is the upper one. */
   readonly from?: string;
   readonly to?: string;
 }

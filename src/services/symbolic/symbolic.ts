@@ -14,7 +14,7 @@ export interface SymbolicMaths {
 
 /** How long a question may take, and on how many threads questions are computed. */
 export interface SymbolicOptions {
-  /** Of one question, once the thread has started. */
+  /** Time limit of one question, once the thread has started. */
   readonly milliseconds?: number;
   readonly threads?: number;
 }

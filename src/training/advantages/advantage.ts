@@ -18,7 +18,7 @@ export interface AdvantageTrajectory {
   readonly baseline?: number;
   /** Turn of each trained token. */
   readonly turns: Int32Array;
-  /** Of the old policy. */
+  /** Log-probs under the old policy. */
   readonly logprobs?: Float64Array;
   readonly sumSquares?: Float64Array;
   readonly values?: Float64Array;
@@ -58,7 +58,7 @@ export interface Advantage<S extends Settings = Settings> {
   check?(settings: Values<S>, run: AlgorithmSetting): string | undefined;
 }
 
-/** An estimator of your own. It is code, so a batch trained with it is replayed from a program only. */
+/** A custom estimator. It is code, so a batch trained with it is replayed from a program only. */
 export interface CustomAdvantage {
   readonly kind: 'custom';
   readonly name: string;
@@ -66,7 +66,7 @@ export interface CustomAdvantage {
   readonly needs?: AdvantageNeeds;
 }
 
-/** An estimator as data: `{ kind: 'grpo', normalizeByStd: true }`, or one of your own. */
+/** An estimator as data: `{ kind: 'grpo', normalizeByStd: true }`, or a custom one. */
 export type AdvantageOptions =
   | { readonly kind: string; readonly [setting: string]: unknown }
   | CustomAdvantage;

@@ -40,14 +40,14 @@ export interface Loss<S extends Settings = Settings> {
   check?(settings: Values<S>, run: AlgorithmSetting): string | undefined;
 }
 
-/** A loss of your own. It is code, so a batch trained with it is replayed from a program only. */
+/** A custom loss. It is code, so a batch trained with it is replayed from a program only. */
 export interface CustomLoss {
   readonly kind: 'custom';
   readonly name: string;
   readonly compute: PolicyLoss;
 }
 
-/** A loss as data: `{ kind: 'clip', low: 0.2, high: 0.28, dual: 3 }`, or one of your own. */
+/** A loss as data: `{ kind: 'clip', low: 0.2, high: 0.28, dual: 3 }`, or a custom one. */
 export type LossOptions = { readonly kind: string; readonly [setting: string]: unknown } | CustomLoss;
 
 export function createOutput({ logprobs: { length } }: LossInput): LossOutput {

@@ -1,6 +1,6 @@
 /** Where two ways to write the same text in tokens part. */
 export interface TokenDifference {
-  /** Of the tokens that were sampled: [start, end). */
+  /** Range of the sampled tokens: [start, end). */
   readonly start: number;
   readonly end: number;
   /** What encoding the text again gives in their place. */

@@ -6,7 +6,7 @@ import { type TraceOptions, traceTracker } from './otlp.ts';
 
 /** Which MLflow server traces go to. */
 export interface MlflowTracesOptions extends TraceOptions {
-  /** Of a tracking server; MLFLOW_TRACKING_URI without it. */
+  /** URI of a tracking server; if not given, MLFLOW_TRACKING_URI. */
   readonly uri?: string;
   /** MLflow's experiment. */
   readonly project: string;

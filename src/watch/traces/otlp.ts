@@ -10,7 +10,7 @@ export interface TraceOptions {
   readonly experiment: string;
   /** Messages and the text of tokens beside their ids (verl: token2text). */
   readonly text?: boolean;
-  /** All attempts at so many tasks of a step; all tasks without it. */
+  /** Trace all attempts at this many tasks of a step; if not given, all tasks. */
   readonly tasksPerStep?: number | undefined;
 }
 
@@ -25,10 +25,10 @@ export interface OtlpOptions extends TraceOptions {
 /** Where and as what traces are posted, known once the tracker is open. */
 export interface TraceTarget {
   readonly url: string;
-  /** Of the place that holds them: ids of traces are unique in it, so the same run elsewhere has others. */
+  /** Where the traces are stored: trace ids are unique there, so the same run has other ids elsewhere. */
   readonly place: string;
   headers(): Promise<Readonly<Record<string, string>>>;
-  /** Told after a post. */
+  /** Called after a post. */
   sent?(traceIds: readonly string[], signal: AbortSignal): Promise<void>;
   close?(signal: AbortSignal): Promise<void>;
   readonly resource?: Readonly<Record<string, string>>;

@@ -8,7 +8,7 @@ import { type Environment, type MlflowClient, mlflowClient } from './mlflow-clie
 
 /** Which MLflow server and experiment metrics go to. */
 export interface MlflowOptions {
-  /** Of a tracking server; MLFLOW_TRACKING_URI without it. */
+  /** URI of a tracking server; if not given, MLFLOW_TRACKING_URI. */
   readonly uri?: string;
   /** MLflow's experiment. */
   readonly project: string;

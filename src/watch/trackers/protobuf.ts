@@ -29,7 +29,7 @@ function tagged(field: number, wireType: number, content: Uint8Array): Field {
   return Buffer.concat([varint(field * 8 + wireType), content]);
 }
 
-/** Of a whole number from 0 to 2^53. */
+/** The varint of a whole number from 0 to 2^53. */
 function varint(value: number): Buffer {
   const bytes: number[] = [];
   let rest = value;

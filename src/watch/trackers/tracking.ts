@@ -19,11 +19,11 @@ export const TRACKING_LIMITS = {
   /** Trajectories are large; more than these are not kept for a tracker that is behind. */
   queuedTrajectories: 4_096,
   linesPerCall: 200,
-  /** Of which one request is made. */
+  /** Trajectories sent in one request. */
   trajectoriesPerCall: 32,
 };
 
-/** Of a tracker that fails when the run closes. */
+/** Tries of a tracker that fails when the run closes. */
 const LAST_TRIES = 2;
 
 /** The trackers of a run. `log` and `trace` return at once, whatever the trackers do. */
@@ -184,7 +184,7 @@ class Delivery {
     return withTimeLimit(work, { milliseconds: callMs, clock: this.#clock, signal: this.#abort.signal });
   }
 
-  /** The first trouble is told; more of it would only repeat. */
+  /** Only the first problem is reported; later ones would only repeat it. */
   #say(trouble: string): void {
     if (this.#notified || this.#abort.signal.aborted) return;
     this.#notified = true;

@@ -8,7 +8,7 @@ import type { WandbRun } from './wandb-run.ts';
 export interface WandbOptions extends WandbRun {
   /** As WANDB_MODE: `online`, or `offline` for a folder that `wandb sync` uploads. */
   readonly mode?: string;
-  /** Of the server; WANDB_BASE_URL without it, or W&B's own. */
+  /** URL of the server; if not given, WANDB_BASE_URL, or W&B's own. */
   readonly url?: string;
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
