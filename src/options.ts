@@ -36,14 +36,14 @@ export interface RunParts<T = Task> {
   readonly servers?: ServerFactory | undefined;
   /** What trains; default the embedded engine in this process. */
   readonly trainer?: TrainerFactory | undefined;
-  /** How the model's chat format is to be read, where its own files are not to decide. */
+  /** Overrides parts of the chat format that the model's files give. */
   readonly chat?: ChatOverrides | undefined;
   readonly runDir: string;
-  /** Who else is told of the run; the run directory always has everything. */
+  /** Trackers that get a copy of the run's metrics; the run directory always has everything. */
   readonly trackers?: readonly Tracker[] | undefined;
   /** The module that passed these, for `options.json`. */
   readonly config?: { readonly path: string; readonly sha256: string } | undefined;
-  /** Stops the run at once; a run stopped so is resumable. To finish the step first, break out of the loop. */
+  /** Stops the run at once; such a run can be resumed. To finish the step first, break out of the loop. */
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }

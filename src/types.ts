@@ -1,6 +1,6 @@
 /**
  * The nouns. A dataset yields tasks; an attempt at a task is a trajectory; all attempts at one task are a
- * group; a batch is what a trainer eats; a step is one update and makes a new version of the weights.
+ * group; a batch is what a trainer takes; a step is one update and makes a new version of the weights.
  */
 
 /** One row of a dataset, as the user wrote it. */
@@ -9,7 +9,7 @@ export type Task = Readonly<Record<string, unknown>>;
 /** A JSON Schema as plain data. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
-/** A tool as the model is told of it: OpenAI's function form. Nested schema keys are kept as they are. */
+/** A tool as the model sees it: OpenAI's function form. Nested schema keys are kept as they are. */
 export interface ToolSchema {
   readonly type: 'function';
   readonly function: {
@@ -20,13 +20,13 @@ export interface ToolSchema {
   };
 }
 
-/** A tool as a chat sees it: what the model is told of it. */
+/** A tool as a chat sees it: its name and the schema that the model reads. */
 export interface OfferedTool {
   readonly name: string;
   readonly schema: ToolSchema;
 }
 
-/** An image by the hash of its bytes; the bytes lie in the run directory's `blobs/`. */
+/** An image by the hash of its bytes; the bytes are in the run directory's `blobs/`. */
 export interface ImageRef {
   readonly blob: string;
   readonly mime: string;
@@ -44,7 +44,7 @@ export type ContentPart =
 /** The content of a message: plain text, or text with images. */
 export type Content = string | readonly ContentPart[];
 
-/** A call that could be read. What could not is a `Problem`. */
+/** A tool call that could be read. One that could not be read is a `Problem`. */
 export interface ToolCall {
   readonly id: string;
   readonly name: string;
@@ -63,7 +63,7 @@ export type Message =
     }
   | { readonly role: 'tool'; readonly content: Content; readonly toolCallId: string; readonly name: string };
 
-/** A model's mistake: told to the model, recorded, counted; never an exception. */
+/** A model's mistake: reported to the model, recorded and counted; never an exception. */
 export interface Problem {
   readonly kind:
     | 'malformed-call'

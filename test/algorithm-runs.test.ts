@@ -249,6 +249,6 @@ test('a critic may be another model, of another size, and one with another token
     JSON.stringify({ ...rest, model: { ...kind, vocab: swapped } }),
   );
   await expect(reports(await options({ algorithm: ppo({ critic: { model: other } }) }))).rejects.toThrow(
-    /the critic .*other has another tokenizer than the policy/,
+    /the critic .*other does not have the policy's tokenizer/,
   );
 });

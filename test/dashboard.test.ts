@@ -363,6 +363,6 @@ test('bound to another address, the page needs the token of its link', async () 
 test('a folder that holds no run is refused with what was looked for', async () => {
   const empty = await mkdtemp(join(tmpdir(), 'rollcall-empty-'));
   await expect(startDashboard({ runs: [empty], port: 0 })).rejects.toThrow(
-    /is no run directory \(it has no options.json\)/,
+    /is not a run directory \(it has no options.json\)/,
   );
 });

@@ -11,7 +11,7 @@ interface Closable {
   close(): Promise<void>;
 }
 
-/** Cases that each open an implementation anew and close it. */
+/** Cases that each open a fresh implementation and close it. */
 export class CaseList<T extends Closable> {
   readonly cases: ContractCase[] = [];
   readonly #open: () => Promise<T>;

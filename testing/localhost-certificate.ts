@@ -1,4 +1,4 @@
-/** A self-signed certificate of localhost and 127.0.0.1, for tests of https; its key is no secret. Until 2120. */
+/** A self-signed certificate of localhost and 127.0.0.1, for tests of https; its key is not secret. Valid until 2120. */
 export const LOCALHOST_CERTIFICATE = {
   key: `-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgkhPFNKT3AD5GuN5/

@@ -8,8 +8,8 @@
  * is a sum in closed form, so an hour of a busy server takes milliseconds.
  *
  * It leaves out: what tokens say (ids are random by seed, log-probs are -1); that attention makes the later chunks
- * of a long prompt dearer; speculative decoding; host memory behind the K/V cache; the network. A step that an
- * update or pause falls into is lost whole. Tokens are streamed when something else happens, not each by itself.
+ * of a long prompt more expensive; speculative decoding; host memory behind the K/V cache; the network. A step that an
+ * update or pause interrupts is lost whole. Tokens are streamed when something else happens, not one by one.
  */
 import { EngineError } from '../src/errors.ts';
 import type {
@@ -403,7 +403,7 @@ export class SimulatedEngine implements InferenceServer {
     sequence.settle(resultOf(sequence, aborted));
   }
 
-  /** What it held stays in the cache for whoever comes with the same beginning. */
+  /** What it held stays in the cache for requests with the same beginning. */
   #letGo(sequence: SimulatedSequence): void {
     nameBlocks(sequence);
     this.#keepBlocks(sequence, sequence.computed);

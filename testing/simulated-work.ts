@@ -161,7 +161,7 @@ export interface PlayOptions {
   readonly clock: Clock;
   readonly seed: number;
   readonly step?: number;
-  /** Prompts and results are of so many different tokens; for real servers that have fewer. */
+  /** Number of different tokens in prompts and results; for real servers that have fewer. */
   readonly vocabulary?: number;
   readonly signal?: AbortSignal;
   /** Bounds how many tools run at once. */

@@ -25,7 +25,7 @@ export function tabularGroups(
     readonly attempts?: number;
     readonly version?: number;
     readonly step?: number;
-    /** Every trajectory's second reply in a segment of its own. */
+    /** Put every trajectory's second reply into a separate segment. */
     readonly twoSegments?: boolean;
   },
 ): Group[] {

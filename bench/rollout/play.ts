@@ -1,4 +1,4 @@
-/** A batch of trajectories on a real server, or on a simulated one, turn by turn or each by itself. */
+/** A batch of trajectories on a real server, or on a simulated one, turn by turn or each at its own pace. */
 import { type GatewayOptions, gateway } from '../../src/gateway/gateway.ts';
 import { programs } from '../../src/gateway/policies/programs.ts';
 import type { GenerateRequest, InferenceServer } from '../../src/inference/server.ts';
@@ -7,7 +7,7 @@ import { createRandom, hashSeed } from '../../src/lib/random.ts';
 import { type PlayedTrajectory, playTrajectory, type SimulatedTrajectory } from '../../testing/index.ts';
 import { barriers } from '../schedule/barriers.ts';
 
-/** `batch`: all wait for one another at every turn. `request`: each goes on by itself. `ours`: the same through a queue. */
+/** `batch`: all wait for one another at every turn. `request`: each continues without waiting. `ours`: the same through a queue. */
 export const SCHEDULERS = ['batch', 'request', 'ours'] as const;
 export type Scheduler = (typeof SCHEDULERS)[number];
 
@@ -53,7 +53,7 @@ export async function playBatch(
   };
 }
 
-/** Blocks of a prefix cache are of at most so many tokens in the servers that are measured. */
+/** Most tokens in a block of the prefix cache, for the servers that are measured. */
 const FIRST_BLOCK = 16;
 
 function withoutSharing(server: InferenceServer, vocabulary: number): InferenceServer {

@@ -1,4 +1,4 @@
-/** The servers that `bench/tracking.ts` sends to, on a thread of their own. */
+/** The servers that `bench/tracking.ts` sends to, on a separate thread. */
 import { parentPort } from 'node:worker_threads';
 import { mlflowStandIn, wandbStandIn } from '../../test/trackers-stand-ins.ts';
 

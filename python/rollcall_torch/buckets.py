@@ -15,7 +15,7 @@ Entry = dict[str, Any]
 
 def fill_buckets(tensors: Iterable[tuple[str, torch.Tensor]], buffer: torch.Tensor) -> Iterator[list[Entry]]:
     """Copies tensors into a flat u8 buffer. Each time it is full (and at the end) yields what lies where; the buffer is
-    filled anew when the caller goes on. A tensor that is larger than the buffer goes in pieces of whole rows."""
+    filled again when the caller continues. A tensor that is larger than the buffer goes in pieces of whole rows."""
     entries: list[Entry] = []
     at = 0
     for name, tensor in tensors:

@@ -43,7 +43,7 @@ class Calls:
             raise TrainerError(f"model {name!r} cannot be opened: a name that is not open yet is needed")
         if base is not None:
             if base not in self.trainers or not self.trainers[base].options.lora:
-                raise ConfigError(f"base {base!r} is no open model with an adapter")
+                raise ConfigError(f"base {base!r} is not an open model with an adapter")
             self.views[name] = base
             trainer = self.trainers[base]
             can = [what for what in trainer.can if what not in ("value", "lora")]

@@ -51,7 +51,7 @@ def group_families(rows: list[Row]) -> list[list[int]]:
 
 
 def split_family(rows: list[Row], family: list[int], tokens: int) -> list[list[int]]:
-    """Parts of a family that fit; each part computes the shared prompt anew."""
+    """Parts of a family that fit; each part computes the shared prompt again."""
     parts: list[list[int]] = []
     for index in family:
         if parts and computed_tokens(rows, [*parts[-1], index]) <= tokens:

@@ -139,7 +139,7 @@ def answer(calls: Calls, sharing: Group | None, frame: Frame, stop: Any) -> tupl
         return failure(type(error).__name__, str(error)), False
     except OutOfMemory as error:
         return failure("OutOfMemory", str(error), tokens=error.tokens, ends=True), True
-    except Exception as error:  # noqa: BLE001 told to the client, whatever it is
+    except Exception as error:  # noqa: BLE001 any failure is reported to the client
         ends = calls.group.size > 1
         return failure(type(error).__name__, str(error), ends=ends), ends
 

@@ -183,7 +183,7 @@ class Trainer:
             self.notice(f"out of memory: from now on {self.tokens} tokens are computed at once")
 
     def gradient_tensor(self, values: np.ndarray, result: torch.Tensor) -> torch.Tensor:
-        if len(values) == 0:  # a rank without rows of its own
+        if len(values) == 0:  # a rank without rows
             return torch.zeros_like(result)
         return torch.from_numpy(np.ascontiguousarray(values)).to(result.device)
 

@@ -28,7 +28,7 @@ class TakesWeights:
         weights = self.rollcall_reader.read(self.rollcall_bucket, bucket["entries"]) if bucket["entries"] else []
         if weights:
             self.model_runner.model.load_weights(weights)
-            torch.cuda.synchronize()  # the trainer fills the bucket anew after this
+            torch.cuda.synchronize()  # the trainer fills the bucket again after this
         if bucket["last"]:
             self.rollcall_version = bucket["version"]
             del self.rollcall_bucket, self.rollcall_reader

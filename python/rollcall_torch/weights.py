@@ -134,7 +134,7 @@ class FolderWriter:
         self.error: OSError | None = None
 
     def attempt(self, write: Callable[[], object]) -> None:
-        """A failed write is told after the last gathering, so that no rank waits for this one."""
+        """A failed write is reported after the last gathering, so that no rank waits for this one."""
         if self.writes and self.error is None:
             try:
                 write()

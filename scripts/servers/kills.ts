@@ -18,7 +18,7 @@ export interface Kill {
 
 const LIMIT_MS = 30_000;
 
-/** Starts a server in a process of its own and ends that by SIGKILL: `afterMs` after its start, or once it is ready. */
+/** Starts a server in a separate process and ends it by SIGKILL: `afterMs` after its start, or once it is ready. */
 export async function killRun(
   command: LaunchCommand,
   logDirectory: string,

@@ -101,7 +101,7 @@ async function send(
     return await client.sendMessage(request, { signal });
   } catch (cause) {
     signal.throwIfAborted();
-    if (!(cause instanceof TypeError)) throw cause; // the agent refused: the model is told
+    if (!(cause instanceof TypeError)) throw cause; // the agent refused: the model reads why
     throw new ToolError(`the A2A agent does not answer: ${messageOf(cause)}`, { cause });
   }
 }

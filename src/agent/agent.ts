@@ -22,23 +22,23 @@ export interface AgentContext<T = Task> {
   readonly taskIndex: number;
   readonly attempt: number;
   readonly model: Model;
-  /** The agent's own; hand them to `model.chat`. */
+  /** The agent's tools; pass them to `model.chat`. */
   readonly tools: readonly Tool[];
-  /** What the trajectory may use; they end it by themselves. */
+  /** What the trajectory may use; it ends when a limit is reached. */
   readonly limits: Limits;
   /** The run's clock. */
   readonly clock: Clock;
   /** Aborts when the trajectory is out of time or cancelled. */
   readonly signal: AbortSignal;
-  /** Handed to rewards and the log as `trajectory.extra`. */
+  /** Passed to rewards and the log as `trajectory.extra`. */
   readonly extra: Record<string, unknown>;
-  /** Keeps an image with the run: messages and tool results show it by what this gives. */
+  /** Stores an image with the run and returns a reference, which messages and tool results can show. */
   readonly image: ImageBlobs['put'];
-  /** The agent knows what the trajectory is worth: no reward function is asked. The last value counts. */
+  /** Sets the trajectory's reward; then no reward function is called. The last value counts. */
   reward(value: number): void;
   /** Runs `work` and records how long it took as a span of the trajectory. */
   timed<R>(span: Pick<Span, 'kind' | 'name' | 'turn'>, work: () => Promise<R>): Promise<R>;
-  /** The trajectory as it would be if it ended now: for stop conditions that ask a reward. */
+  /** The trajectory as it would be if it ended now: for stop conditions that compute a reward. */
   trajectory(): Trajectory<T>;
 }
 
@@ -58,7 +58,7 @@ export interface AgentOptions {
 }
 
 /**
- * An agent from an async function. Limits end the trajectory by themselves, so a loop needs no counter:
+ * An agent from an async function. The trajectory ends when a limit is reached, so a loop needs no counter:
  * `sample` does not return once there is no room for another reply.
  */
 export function agent<T = Task>(

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import type { End } from '../types.ts';
 import { forgiveStrayStops, TrajectoryStop } from './stray-stops.ts';
 
-/** How a trajectory ends: once. The first end counts, and everything in progress is told to stop. */
+/** How a trajectory ends: once. The first end counts, and everything in progress is stopped. */
 export class Ending {
   readonly #ended = new AbortController();
   #end: End | undefined;

@@ -41,7 +41,7 @@ export interface CompiledSchema {
   check(value: unknown): Promise<Checked>;
 }
 
-/** Throws a ConfigError when the schema cannot be told to a model or is not a schema. */
+/** Throws a ConfigError when the schema cannot be shown to a model or is not a schema. */
 export function compileSchema(schema: InputSchema, owner: string, { coerce = false } = {}): CompiledSchema {
   if (!isStandardSchema(schema)) return fromJsonSchema(schema, owner, coerce ? coercing : checking);
   if (coerce)
@@ -57,7 +57,7 @@ function fromStandardSchema(schema: StandardSchema, owner: string): CompiledSche
   const standard = schema['~standard'];
   if (!standard.jsonSchema) {
     throw new ConfigError(
-      `${owner}: its input is a ${standard.vendor} schema that gives no JSON schema, so the model cannot be told of it; ` +
+      `${owner}: its input is a ${standard.vendor} schema that gives no JSON schema, so it cannot be shown to the model; ` +
         `use a library with Standard JSON Schema (zod 4.2 or newer), or a plain JSON schema`,
     );
   }

@@ -8,15 +8,15 @@ export interface Limits {
   /** Rounds of tool results or user messages per chat, after the first prompt. */
   readonly answers: number;
   readonly tokensPerReply: number;
-  /** Replies and what answers them, over all segments; the first prompt is not counted. */
+  /** Tokens of replies, tool results and user messages over all segments; the first prompt is not counted. */
   readonly tokensPerTrajectory: number;
-  /** Prompt, replies and answers of one segment; an image counts as its expanded tokens. */
+  /** Tokens of prompt, replies and answers in one segment; an image counts as its expanded tokens. */
   readonly contextTokens: number;
   readonly secondsPerTrajectory: number;
   /** A reply that takes longer is cut off. */
   readonly secondsPerReply: number;
   readonly toolTimeoutMs: number;
-  /** Tool calls run per reply; the model is told of those beyond it. */
+  /** Tool calls run per reply; the model gets an error for each further call. */
   readonly callsPerTurn: number;
   /** Longer tool results are shortened; see a tool's `keep`. */
   readonly tokensPerToolResult: number;

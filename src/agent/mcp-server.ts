@@ -19,7 +19,7 @@ import { ToolStates } from './tool-states.ts';
 
 export interface McpHttpOptions {
   readonly port: number;
-  /** A session that is silent for so long is closed, and its tools with it; clients rarely say goodbye. */
+  /** A session that is silent for this long is closed, and its tools with it; clients rarely say goodbye. */
   readonly idleMs?: number;
   readonly clock?: Clock;
 }
@@ -102,7 +102,7 @@ const SESSION_NOT_FOUND = JSON.stringify({
 
 interface HttpSession {
   readonly transport: NodeStreamableHTTPServerTransport;
-  /** Somebody spoke: the time of silence begins anew. */
+  /** A request arrived: the idle time starts again. */
   touch(): void;
   close(): Promise<void>;
 }

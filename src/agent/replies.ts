@@ -132,7 +132,7 @@ export class Replies {
     return generateWhole(server, request, clock);
   }
 
-  /** Whether a reply with options of its own is sampled from the policy itself. */
+  /** Whether a reply with these sampling options is sampled from the policy itself. */
   #isPolicy(own: SampleOptions): boolean {
     const { sampling } = this.#setting;
     return SHAPES.every((name) => own[name] === undefined || own[name] === sampling[name]);

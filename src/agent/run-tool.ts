@@ -24,7 +24,7 @@ export interface RunToolOptions {
 
 export type RunToolOutcome =
   | { readonly kind: 'ran'; readonly run: ToolRun }
-  /** The environment failed: not the model's business. */
+  /** The environment failed, not the model. */
   | { readonly kind: 'environment'; readonly error: ToolError }
   /** The trajectory's signal aborted. */
   | { readonly kind: 'stopped' };

@@ -9,24 +9,24 @@ export interface LoopProgress<T = Task> {
   readonly context: AgentContext<T>;
   /** All replies so far, the last one last. */
   readonly replies: readonly ChatReply[];
-  /** What the last reply's calls gave; undefined while they have not been run. */
+  /** Runs of the last reply's calls; undefined before they have been run. */
   readonly runs: readonly ToolRun[] | undefined;
 }
 
-/** A condition by name; the name is in `trajectory.extra.stoppedBy` when it was met. */
+/** A named stop condition; `trajectory.extra.stoppedBy` has the name of the one that was met. */
 export interface Stop<T = Task> {
   readonly name: string;
   isMet(progress: LoopProgress<T>): boolean | Promise<boolean>;
 }
 
-/** A tool ran without a problem: any, or the one named. */
+/** Stops when a tool ran without a problem: any tool, or the named one. */
 export const toolSucceeded = (name?: string): Stop<never> => ({
   name: 'tool succeeded',
   isMet: ({ runs = [] }) =>
     runs.some(({ call, problem }) => !problem && (name === undefined || call.name === name)),
 });
 
-/** The last reply says it, such as `Final Answer`. */
+/** Stops when the last reply contains a text, such as `Final Answer`. */
 export const replySays = (text: string | RegExp): Stop<never> => ({
   name: `reply says ${text}`,
   isMet: ({ replies }) => {
@@ -35,7 +35,7 @@ export const replySays = (text: string | RegExp): Stop<never> => ({
   },
 });
 
-/** The last so many replies are the same, word for word. */
+/** Stops when the last `times` replies are the same, word for word. */
 export const repeatedReplies = (times = 2): Stop<never> => ({
   name: 'repeated replies',
   isMet: ({ replies }) => {
@@ -44,7 +44,7 @@ export const repeatedReplies = (times = 2): Stop<never> => ({
   },
 });
 
-/** So many calls could not be read or run, over the whole loop. */
+/** Stops when `times` calls could not be read or run, over the whole loop. */
 export const failedToolCalls = (times = 3): Stop<never> => ({
   name: 'failed tool calls',
   isMet: ({ context, runs }) => {
@@ -58,7 +58,7 @@ export const failedToolCalls = (times = 3): Stop<never> => ({
   },
 });
 
-/** A reward, asked after every reply, is content. */
+/** Stops once the given reward, computed after each reply, reaches `least`. */
 export const isCorrect = <T>(by: TrajectoryReward<T>, least = 1): Stop<T> => ({
   name: `${by.name} is ${least}`,
   isMet: async ({ context, runs }) => {

@@ -26,7 +26,7 @@ export interface ToolLoopOptions<T> {
 
 /**
  * The default agent: sample, tell the model what could not be read, run its calls, repeat until a reply asks for
- * nothing more and the user, if there is one, is content. The trajectory's limits end it otherwise.
+ * nothing more and the user, if there is one, is satisfied. Otherwise the trajectory's limits end it.
  */
 export function toolLoop<T = Task>({
   tools = [],

@@ -91,7 +91,7 @@ export interface ToolBox {
   close(): Promise<void>;
 }
 
-/** A tool is a schema and a function. What goes wrong in it is told to the model, never thrown at the run. */
+/** Makes a tool from a schema and a function. Its errors are reported to the model; they never stop the run. */
 export function tool<const Schema extends InputSchema, State = undefined>(
   options: ToolOptions<Schema, State>,
 ): Tool {

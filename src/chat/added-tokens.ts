@@ -2,7 +2,7 @@
  * Keeps apart an added token (`<|im_end|>`, `<tool_call>`) and the text that merely looks like it.
  *
  * A tokenizer matches added tokens anywhere in its input, so text of a tool or a user could end a turn or
- * forge a call. Two noncharacters of Unicode, which text has no business to contain, keep the difference:
+ * forge a call. Two noncharacters of Unicode, which should not occur in text, keep the difference:
  *
  * - `guard` puts a breaker into each look-alike. Guarded text goes through a chat template like any other
  *   text: trimmed, joined, JSON-escaped. What the template itself writes is not guarded.
@@ -97,7 +97,7 @@ export function unguard(guarded: string): string {
   return guarded.replace(BREAKERS, '');
 }
 
-/** The two reserved noncharacters are no text; from outside they become U+FFFD. */
+/** The two reserved noncharacters are not text; in text from outside they become U+FFFD. */
 export function sanitize(text: string): string {
   return text.replace(RESERVED, '\uFFFD');
 }

@@ -34,7 +34,7 @@ export interface ChatFormatOptions {
   readonly trustPromptSpecialTokens?: boolean;
   /** Further variables of the template, such as `{ enable_thinking: false }`. */
   readonly templateVariables?: Readonly<Record<string, unknown>>;
-  /** What templates that tell the date are told; one fixed day if not given, so that runs can be repeated. */
+  /** The date that templates write; if not given, one fixed day, so that runs can be repeated. */
   readonly date?: Date;
   /** The placeholder that stands for one image, such as `<|image_pad|>`. */
   readonly imageToken?: string;

@@ -15,10 +15,10 @@ export interface ChatStart {
   readonly system?: string;
   /** The dialogue so far; none of it is trained. */
   readonly messages?: readonly Message[];
-  /** How many of these are the dataset's own words, which `trustPrompt` trusts; all of them, if not given. */
+  /** How many of these messages come from the dataset, and so are trusted by `trustPrompt`; if not given, all. */
   readonly promptMessages?: number;
   readonly tools?: readonly OfferedTool[];
-  /** Tools that the agent runs by itself: the model is told of them, `runTools` does not know them. */
+  /** Schemas of tools that the agent runs itself: the model sees them, but `runTools` does not run them. */
   readonly toolSchemas?: readonly ToolSchema[];
 }
 
@@ -30,7 +30,7 @@ export interface ChatReply extends Reply {
   readonly finish: GenerateResult['finish'];
   /** Nothing is left to answer: no calls, no problems. */
   readonly final: boolean;
-  /** As sampled, the stop token included. */
+  /** The ids as sampled, including the stop token. */
   readonly ids: Int32Array;
   readonly promptTokens: number;
 }

@@ -87,7 +87,7 @@ export function toolFormatNamed(name: string): ToolFormat {
   if (found) return found;
   const known = [...TOOL_FORMATS.map((format) => format.name), 'chatml'].join(', ');
   throw new ConfigError(
-    `no tool-call format "${name}"; known: ${known}. A format of your own is one function: toolFormat(fn)`,
+    `no tool-call format "${name}"; known: ${known}. A custom format is one function: toolFormat(fn)`,
   );
 }
 

@@ -6,7 +6,7 @@ import type { ChatFormat } from './format.ts';
 import { findModelFolder, type ModelFolderOptions } from './model-folder.ts';
 import { createTokenizer, type Tokenizer } from './tokenizer.ts';
 
-/** What a model's folder says about text. The weights are the engine's business. */
+/** The files of a model's folder that concern text. The engine reads the weights. */
 export interface ModelFiles {
   readonly folder: string;
   readonly tokenizer: Tokenizer;
@@ -64,7 +64,7 @@ export async function loadChatFormat(
   return createChatFormat({ eosIds, ...options, tokenizer, template });
 }
 
-/** A file of its own wins over the configuration, which holds one template or a list of named ones. */
+/** A separate file is preferred over the configuration, which holds one template or a list of named ones. */
 function templatesOf(file: string | undefined, inConfig: unknown): Record<string, string> {
   if (file !== undefined) return { default: file };
   if (typeof inConfig === 'string') return { default: inConfig };

@@ -253,7 +253,7 @@ function marksOf(format: ToolFormat, added: AddedTokens): Marks {
 
 /**
  * A call whose marks the model wrote in ordinary letters, where they are tokens. It is not made, and the model is
- * told why. What does not read as a call is content: somebody may be explaining the format.
+ * gets an error. What does not read as a call is content: the reply may be explaining the format.
  */
 function spelled(block: Block, added: AddedTokens): Block[] {
   const open = added.guard(block.open);

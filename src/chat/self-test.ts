@@ -126,7 +126,7 @@ function checkToolsAreTold(format: ChatFormat): SelfTestCheck[] {
   const { name, description } = TOOLS[0]!.function;
   return [
     check(
-      'the model is told of its tools',
+      'the prompt shows the tools',
       text.includes(name) && text.includes(description),
       `the tool "${name}" (${description}) does not occur in the prompt: the template ignores tools. ` +
         'Give the model a template that writes them',
@@ -272,7 +272,7 @@ function checkTurn(
   }
   const body = expected.slice(common, bodyEnd);
 
-  // A reply that stopped by itself: some stop token must lead to the same ids.
+  // A reply that was not cut off: some stop token must lead to the same ids.
   const stopped = format.stopIds.map((stop) => {
     const sampled = concat(body, Int32Array.of(stop));
     const ids = concat(prompt.slice(0, common), sampled);

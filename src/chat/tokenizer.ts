@@ -9,7 +9,7 @@ export interface IdDecoder {
   end(): string;
 }
 
-/** Text ⇄ ids. Synchronous; never adds a BOS or EOS of its own. */
+/** Text ⇄ ids. Synchronous; never adds a BOS or EOS. */
 export interface Tokenizer {
   readonly vocabularySize: number;
   readonly eosId: number | undefined;

@@ -31,7 +31,7 @@ export function registerBench(program: Command): void {
     .command('bench')
     .description('measure what a run depends on')
     .command('servers')
-    .description('trajectories a second of your own servers, at 1, 3 and 5 turns')
+    .description('measure trajectories a second on your servers, at 1, 3 and 5 turns')
     .requiredOption('--url <url...>', 'such as http://127.0.0.1:30000')
     .option('--engine <name>', ENGINE_NAMES.join(', '), 'sglang')
     .option('--turns <list>', 'turns of a trajectory, a measurement each', wholes(1), [1, 3, 5])

@@ -75,9 +75,7 @@ export function registerData(program: Command): void {
 
   data
     .command('map')
-    .description(
-      'apply a function of your own to every row: (row, index) => row, list of rows, or null to drop it',
-    )
+    .description('apply your function to every row: (row, index) => row, list of rows, or null to drop it')
     .argument('<module>', 'a .ts or .js file; the default export, or the one named `map`')
     .argument('<in>')
     .argument('<out>', 'a .parquet or .jsonl file')

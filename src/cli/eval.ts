@@ -44,7 +44,7 @@ export function registerEval(program: Command): void {
       '--against <model>',
       'another run, checkpoint or model on the same tasks: what changed, task by task',
     )
-    .option('--tasks <n>', 'at most so many tasks of each set', whole(1), 200)
+    .option('--tasks <n>', 'at most this many tasks of each set', whole(1), 200)
     .option('--attempts <n>', 'attempts per task; more give best, majority and pass at k', whole(1), 1)
     .option('--temperature <t>', '0 is greedy; use more than 0 with several attempts', number(0), 0)
     .option('--seed <n>', 'seed', whole(0), 1)

@@ -30,7 +30,7 @@ export function registerExport(program: Command): void {
     .option('--experiment <name>', 'name of the run there; that of its folder if not given')
     .option('--traces', 'also every trajectory, as a trace')
     .option('--text', 'with --traces: messages and the text of tokens, not ids alone')
-    .option('--samples-per-step <n>', 'with --traces: all attempts at so many tasks of each step', whole(1))
+    .option('--samples-per-step <n>', 'with --traces: all attempts at this many tasks of each step', whole(1))
     .addHelpText(
       'after',
       '\nExample: rollcall export runs/quickstart --to mlflow=http://127.0.0.1:5000 --traces',

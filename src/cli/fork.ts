@@ -48,7 +48,7 @@ export function registerFork(program: Command): void {
     .argument('<step>', 'step', whole(0))
     .argument('<task>', 'task, by its number in the dataset', whole(0))
     .argument('<attempt>', 'attempt at it', whole(0))
-    .requiredOption('--turn <k>', 'the first turn that is sampled anew, from 1', whole(1))
+    .requiredOption('--turn <k>', 'the first turn to sample again, from 1', whole(1))
     .option(
       '--edit <number=text>',
       'replace the text of a message, numbered from 0; may be repeated',

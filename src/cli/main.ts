@@ -35,7 +35,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
 };
 
 export async function main(argv: readonly string[]): Promise<void> {
-  // Whoever read the output (`| head`) has left: what runs goes on.
+  // The reader of the output (`| head`) has gone: the command continues.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;
   });

@@ -23,7 +23,7 @@ export function registerServe(program: Command): void {
     .requiredOption('--model <directory>', 'a model folder, or a name on the Hugging Face Hub')
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option('--port <n>', 'of the first replica; further ones take the next. 0 takes free ones', port, 30_000)
-    .option('--replicas <n>', 'engines, each with a port and a cache of its own', whole(1, 64), 1)
+    .option('--replicas <n>', 'engines, each with its own port and cache', whole(1, 64), 1)
     .option('--threads <n>', 'threads of each engine', whole(1))
     .option('--cache-megabytes <n>', 'cached keys and values of each engine', positive)
     .option('--max-batch <n>', 'requests an engine runs at once', whole(1))

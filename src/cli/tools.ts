@@ -12,7 +12,7 @@ export function registerTools(program: Command): void {
   const tools = program.command('tools').description('what agents can call');
   tools
     .command('list')
-    .description('the tools of a file, as a model is told of them')
+    .description('the tools of a file, as a model sees them')
     .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
     .action(async (file: string) => {
       const box = await openTools(file);
@@ -30,7 +30,7 @@ export function registerTools(program: Command): void {
     .description('offers the tools of a file as an MCP server: on stdin and stdout, or over HTTP')
     .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
     .option('--http <port>', 'streamable HTTP on 127.0.0.1; 0 takes a free port', port)
-    .option('--idle-minutes <minutes>', 'an HTTP session silent for so long is closed', positive, 60)
+    .option('--idle-minutes <minutes>', 'an HTTP session silent for this long is closed', positive, 60)
     .action(async (file: string, { http, idleMinutes }: { http?: number; idleMinutes: number }) => {
       const { serveToolsOnHttp, serveToolsOnStdio } = await loadOptional(
         'Offering tools as an MCP server',

@@ -4,8 +4,8 @@ import type { DataRow, Source } from './source.ts';
 
 /**
  * CSV by RFC 4180: the first record names the columns, quotes may hold commas and newlines, `""` is a quote.
- * Cells stay text, except lists and objects in JSON (a prompt, extra_info): whether `007` is a number is the
- * reader's business.
+ * Cells stay text, except lists and objects in JSON (a prompt, extra_info): the reader decides whether
+ * `007` is a number.
  */
 export function csvSource(path: string): Promise<Source> {
   return recordSource(path, {

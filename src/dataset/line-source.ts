@@ -15,7 +15,7 @@ const READ_AHEAD_BYTES = 1 << 18;
 
 /**
  * Finds the records of a file in one pass. A newline ends a record; where `quoted`, not inside double quotes (CSV).
- * Blank lines are no records.
+ * Blank lines are not records.
  */
 async function indexRecords(file: FileBytes, quoted: boolean): Promise<RecordIndex> {
   const starts: number[] = [];

@@ -13,7 +13,7 @@ export interface Source {
    * Absent: any row is as cheap as any other.
    */
   readonly runs?: readonly number[];
-  /** With `runs`: about how many rows are kept decoded. A shuffle of more keeps to windows of so many. */
+  /** With `runs`: about how many rows are kept decoded. A shuffle of more rows works in windows of this size. */
   readonly rowsAtHand?: number;
   read(index: number): DataRow | Promise<DataRow>;
   /** `train.parquet, row 17`: what a person would look for. */

@@ -154,7 +154,7 @@ export class Admission {
     }
   }
 
-  /** None answers: the next failure, and what follows from it, is the gateway's business. */
+  /** No server answers: the gateway handles the next failure. */
   #sendAnywhere(): void {
     const member = this.#options.members().find(({ leaving }) => !leaving);
     if (member) for (const queued of [...this.#waiting]) this.#send(queued, member);

@@ -5,7 +5,7 @@
  *   E = Σ (s − o)² − (s − n)²     is  +Σ (n − o)²  on a server that has n, and  −Σ (n − o)²  on one that still has o,
  *
  * each ± 2σ √Σ(n − o)² by the noise σ of an engine's arithmetic. E is summed over syncs until it stands clear of the
- * noise; before that a server is unproven, which is no failure. Rounding repeats itself from sync to sync, so while the
+ * noise; before that a server is unproven, which is not a failure. Rounding repeats itself from sync to sync, so while the
  * weights have moved less than half the residual (s − n)² of the first look, and the server is no further off than then, it is
  * not held to have older ones. A residual far above the first look's, and a fair share of all that the trainer has moved
  * since, is of a server that took only part of the weights. A server that declares the trainer's arithmetic must agree at
@@ -34,7 +34,7 @@ const OTHER_MODEL = 0.5;
 const SAME_ARITHMETIC = 1e-4;
 /** A move, as a share of the first look's residual, within which rounding may look like older weights. */
 const LITTLE_MOVE = 0.5;
-/** Residual, as a multiple of the first look's, above which old weights can be told from noise. All are of squares. */
+/** Residual, as a multiple of the first look's, above which old weights can be distinguished from noise. All are squares. */
 const ABOVE_NOISE = 1.5;
 /** The same, above which part of the weights are missing: five times the distance. */
 const PART_MISSING = 25;

@@ -6,15 +6,15 @@ export interface CeilingRules {
   readonly first: number;
   readonly least: number;
   readonly most: number;
-  /** More when a server is used up to its ceiling and not strained. */
+  /** Added to the ceiling when the server runs at its ceiling without strain. */
   readonly add: number;
-  /** Share that is left when it is strained. */
+  /** Factor by which the ceiling is lowered when the server is strained. */
   readonly cut: number;
-  /** Strained: so much of the K/V memory is held by running requests … */
+  /** A server is strained when running requests hold more than this share of the K/V memory … */
   readonly kvUse: number;
-  /** … or so many requests wait in the server, as a share of those that run; or any were preempted. */
+  /** … or when more than this share of its running requests wait in its queue, or any were preempted. */
   readonly queuedShare: number;
-  /** A server is asked for its load at most so often. */
+  /** Least time between two readings of a server's load. */
   readonly everyMs: number;
 }
 

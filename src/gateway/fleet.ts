@@ -152,7 +152,7 @@ export class Fleet {
     if (member.down !== undefined) throw new EngineError(`${member.name} is out: ${member.down}`);
   }
 
-  /** A server that was started anew answers with the weights it was started with. */
+  /** A restarted server answers with the weights it was started with. */
   checkVersion(member: Member, { versions }: GenerateResult, sent: number | undefined): void {
     const last = versions.at(-1)?.version;
     if (sent === undefined || last === undefined || last >= sent) return;

@@ -4,8 +4,8 @@ import type { GenerateRequest } from '../inference/server.ts';
 const REMEMBERED_GROUPS = 10_000;
 
 /**
- * How many tokens a trajectory will still sample. A sibling that has ended says most: the longest of them, since a
- * short guess is the dearer mistake (Seer). Without one, the mean of all that have ended. A trajectory that has
+ * How many tokens a trajectory will still sample. The best guess is the longest sibling that has ended, since a
+ * short guess is the costlier mistake (Seer). Without one, the mean of all that have ended. A trajectory that has
  * outgrown its guess is taken for one of the tail, half as long again as it is.
  */
 export class LengthPrediction {

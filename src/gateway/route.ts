@@ -11,8 +11,8 @@ export interface RouteRequest {
 
 export interface RouteRules {
   /**
-   * A trajectory leaves its server, and the prefix cached there, when that has so many more requests in flight than
-   * the least busy one. Infinity: never.
+   * A trajectory leaves its server, and the prefix cached there, when that server has this many more requests in
+   * flight than the least busy one. Infinity: never.
    */
   readonly imbalance: number;
   /** `stable` places trajectories by a hash of their id, the same in every run: for exact repetition. */

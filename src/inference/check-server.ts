@@ -21,7 +21,7 @@ export interface Expected {
 }
 
 const PROBE_TOKENS = 12;
-/** Mean difference of log-probs that is no rounding: bfloat16 gives about 0.01. */
+/** Mean difference of log-probs that rounding does not explain: bfloat16 gives about 0.01. */
 const CLEARLY_DIFFERENT = 0.08;
 
 const PLAIN: SamplingParams = {

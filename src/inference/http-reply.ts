@@ -66,7 +66,7 @@ export interface ReportedSpan {
   readonly end: number;
 }
 
-/** `unknown` is the version behind a word that is no number. */
+/** `unknown` is the version to use for text that is not a number. */
 export function reportedSpans(spans: readonly ReportedSpan[], unknown: number): VersionSpan[] {
   return spans.map(({ start, version }) => ({ from: start, version: wholeNumber(version) ?? unknown }));
 }

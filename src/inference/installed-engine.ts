@@ -1,4 +1,4 @@
-/** Whether an engine that is to be started is installed, and in which version; told before anything is started. */
+/** Whether an engine that is to be started is installed, and in which version; checked before anything is started. */
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, readFile } from 'node:fs/promises';
@@ -9,7 +9,7 @@ import type { Engine } from './engine.ts';
 
 const run = promisify(execFile);
 
-/** Undefined for an engine that is no Python package. Throws with how to install it where it is missing. */
+/** Undefined for an engine that is not a Python package. If it is missing, throws and says how to install it. */
 export async function installedRelease(
   { name, launch }: Pick<Engine, 'name' | 'launch'>,
   program = launch?.program,

@@ -41,7 +41,7 @@ export class LoadedAdapters {
     await Promise.all([...this.#versions.keys()].map((name) => this.#unload(name, unload)));
   }
 
-  /** A server that was started anew has none of them: that is no reason to refuse new weights. */
+  /** A restarted server has none of them: that is not a reason to refuse new weights. */
   async #unload(name: string, unload: Unload): Promise<void> {
     this.#versions.delete(name);
     await unload(name).catch(() => {});

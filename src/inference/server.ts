@@ -55,7 +55,7 @@ export interface GenerateRequest {
 
 /** Sampled ids with their log-probs, and the version of the weights behind each. */
 export interface GenerateResult {
-  /** As sampled, the stop token included. */
+  /** The ids as sampled, including the stop token. */
   readonly ids: Int32Array;
   /** Log-prob of each sampled token, after temperature, before truncation (top-p, top-k, min-p). */
   readonly logprobs: Float32Array;
@@ -64,9 +64,9 @@ export interface GenerateResult {
   readonly versions: readonly VersionSpan[];
   readonly promptTokens: number;
   readonly cachedTokens?: number;
-  /** Which server answered; a gateway says so. */
+  /** Which server answered; set by a gateway. */
   readonly server?: string;
-  /** Before it was sent to that server; a gateway with a queue says so. */
+  /** Time in the gateway's queue before it was sent to that server. */
   readonly waitedMs?: number;
   /** NaN for the first token, which nothing predicts. */
   readonly promptLogprobs?: Float32Array;
@@ -83,13 +83,13 @@ export type WeightUpdate =
   | {
       readonly kind: 'memory';
       readonly version: number;
-      /** By Hugging Face name; the data lies in SharedArrayBuffers where the server is another thread. */
+      /** By Hugging Face name; the data is in SharedArrayBuffers where the server is another thread. */
       readonly tensors: ReadonlyMap<string, WeightTensor>;
     }
   | { readonly kind: 'disk'; readonly version: number; readonly path: string }
   | { readonly kind: 'lora'; readonly version: number; readonly name: string; readonly path: string }
   | { readonly kind: 'collective'; readonly version: number; readonly group: string }
-  /** The trainer has moved the weights to its own servers, which note the version; one that has them not refuses. */
+  /** The trainer has moved the weights to its own servers, which note the version; a server that does not have them refuses. */
   | { readonly kind: 'pushed'; readonly version: number };
 
 /** What a server says about itself: its model, its limits, what it can. */

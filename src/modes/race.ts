@@ -11,7 +11,7 @@ import type { Mode } from './mode.ts';
 /**
  * Over-sampling and tail rounds: more is started than a step needs, the first groups to end are trained on, and the
  * rest is cancelled. Its tasks are not lost: they go before new ones in the next step (over-sample), or wait until there
- * are enough for a long round, in which just so many are started and all are waited for (tail-rounds: RollPacker,
+ * are enough for a long round, which starts only as many as it needs and waits for all of them (tail-rounds: RollPacker,
  * 2509.21009). Everything is sampled by the weights it trains.
  */
 export class Race<T> implements GroupSource<T> {

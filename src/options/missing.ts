@@ -2,7 +2,7 @@ import { expandHome } from '../dataset/open.ts';
 import { trackerNamed } from '../watch/trackers/by-name.ts';
 import type { DescribedRun } from './schema.ts';
 
-/** What a run needs from outside and does not find: told by --dry-run, an error in train. */
+/** Files and programs that a run needs and does not find: listed by --dry-run, an error in train. */
 export function findMissing(
   options: DescribedRun,
   environment: Readonly<Record<string, string | undefined>>,

@@ -21,7 +21,7 @@ export interface ServersOptions {
   readonly urls?: readonly string[];
   /** Servers to start here, instead of `urls`, and to stop when the run ends. */
   readonly launch?: Partial<Omit<LaunchOptions, 'model' | 'loraRank'>>;
-  /** `rollcall` (that is `rollcall serve`), `sglang`, `vllm`, or an engine of yours. */
+  /** `rollcall` (that is `rollcall serve`), `sglang`, `vllm`, or your own engine. */
   readonly engine: string | Engine;
   /** A folder that this process and all servers see under the same path; default a temporary one of this machine. */
   readonly weightsDirectory?: string;
@@ -34,7 +34,7 @@ export interface ServersOptions {
   /** Time limit of calls other than replies. */
   readonly timeoutSeconds?: number;
   readonly gateway?: GatewayOptions;
-  /** That the servers were started with. */
+  /** The API key that the servers were started with. */
   readonly apiKey?: string | undefined;
   readonly http?: Omit<HttpServerOptions, 'url' | 'version' | 'timeoutMs' | 'apiKey'>;
   /** Receives one line when a server is lost or back; default standard error. */

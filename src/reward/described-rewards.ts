@@ -150,7 +150,7 @@ function limited(score: Score, limits: RewardsDescription['limits'], clock: Cloc
     limiter.run(async () => score(context), { tokens: tokensPerRequest, signal: context.signal });
 }
 
-/** Opened before the start where it will be needed, so that a platform without one is told then. */
+/** Opened before the start where it will be needed, so that a platform without one gets its error then. */
 function lazySandbox({ config, sandbox: { url, concurrency, memoryMiB } }: RewardsDescription) {
   const { language = 'python', boundary } = config;
   let opened: Sandbox | undefined;

@@ -15,7 +15,7 @@ export interface RewardModelOptions extends RewardOptions {
   readonly clock?: Clock;
 }
 
-/** A reward model of its own weights: it reads the dialogue, its last number is the reward. */
+/** A reward from a separate reward model: it reads the dialogue, and its last number is the reward. */
 export function rewardModel<T = Task>(options: RewardModelOptions): TrajectoryReward<T> {
   const { url, model, name = 'reward model', retries = 16, clock, timeoutMs = 300_000, ...rest } = options;
   return reward<T>(

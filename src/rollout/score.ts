@@ -14,7 +14,7 @@ export interface Scoring<T> {
   readonly signal: AbortSignal;
 }
 
-/** What one trajectory gets by itself. Failed and cancelled ones get nothing. */
+/** The rewards of one trajectory alone. Failed and cancelled ones get none. */
 export async function scoreAttempt<T>(
   trajectory: Trajectory<T>,
   format: ChatFormat,

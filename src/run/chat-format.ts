@@ -34,6 +34,6 @@ export async function findSpeaking(name: string, format: ChatFormat, signal?: Ab
   });
   if (different === undefined) return folder;
   throw new ConfigError(
-    `the critic ${name} has another tokenizer than the policy: ${JSON.stringify(different)} gets other tokens; a critic reads the policy's tokens`,
+    `the critic ${name} does not have the policy's tokenizer: ${JSON.stringify(different)} gets other tokens; a critic reads the policy's tokens`,
   );
 }

@@ -6,7 +6,7 @@ const LEAST = 1e-4;
 
 /**
  * Watches how far the trainer's probabilities are from those that servers sampled with. On-policy the gap is arithmetic
- * alone and stays where it is: a jump means that a server computes with other weights than the trainer.
+ * alone and stays where it is: a jump means that a server computes with weights that differ from the trainer's.
  */
 export function watchProbabilityGap(): (metrics: Metrics) => string[] {
   let largest: number | undefined;

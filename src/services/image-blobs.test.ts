@@ -44,7 +44,7 @@ drawing(`the size of an image is that which another program drew${why}`, async (
   });
 });
 
-drawing(`what is cut or is no image is described as nothing, and never throws${why}`, async () => {
+drawing(`what is cut or is not an image is described as nothing, and never throws${why}`, async () => {
   const whole = await drawn('image/jpeg', 30, 20);
   fc.assert(
     fc.property(fc.nat(whole.length - 1), (length) => {
@@ -70,10 +70,10 @@ drawing(`an image is kept once, under the hash of its bytes, however it is given
   expect(Buffer.from(await blobs.read(refs[0]!)).equals(Buffer.from(bytes))).toBe(true);
 });
 
-test('what is no image is refused with its first bytes; a file that is not there by its name', async () => {
+test('what is not an image is refused with its first bytes; a file that is not there by its name', async () => {
   const blobs = imageBlobs(await mkdtemp(join(tmpdir(), 'rollcall-blobs-')));
   await expect(blobs.put(Buffer.from('<svg></svg>'))).rejects.toThrow(
-    'what was given is no image that is known: it begins with "<svg></s"; use PNG, JPEG, GIF or WebP',
+    'what was given is not a known kind of image: it begins with "<svg></s"; use PNG, JPEG, GIF or WebP',
   );
   await expect(blobs.put({ path: '/nowhere/a.png' })).rejects.toThrow(
     /the image \/nowhere\/a\.png cannot be read/,

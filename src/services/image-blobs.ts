@@ -40,7 +40,7 @@ export function imageBlobs(
       const found = describeImage(bytes);
       if (!found) {
         throw new DatasetError(
-          `${placeOf(source)} is no image that is known: it begins with ${JSON.stringify(startOf(bytes))}; ` +
+          `${placeOf(source)} is not a known kind of image: it begins with ${JSON.stringify(startOf(bytes))}; ` +
             'use PNG, JPEG, GIF or WebP',
         );
       }

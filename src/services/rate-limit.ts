@@ -30,7 +30,7 @@ export function tokenBucket({
   };
 }
 
-/** So many calls per second, a second's worth at once. */
+/** Limits calls per second, with bursts of up to one second's worth. */
 export function rateLimit(perSecond: number, clock: Clock): (signal?: AbortSignal) => Promise<void> {
   const take = tokenBucket({ capacity: perSecond, perSecond, clock });
   return (signal) => take(1, signal);
@@ -75,8 +75,8 @@ export function requestLimiter(limits: RequestLimits, clock: Clock = realClock()
 const byService = new Map<string, RequestLimiter>();
 
 /**
- * The limiter of a service that configuration names. Whoever asks the same host under the same limits shares them: two
- * tools, or a tool and a simulated user, are one client to it.
+ * The limiter of a service that configuration names. Tools and simulated users that call the same host with the same
+ * limits share one limiter.
  */
 export function serviceLimiter(url: string, limits: RequestLimits): RequestLimiter {
   const { concurrency, requestsPerMinute, tokensPerMinute } = limits;

@@ -157,7 +157,7 @@ function startedHere(options: TorchOptions, log: (line: string) => void, clock: 
           environment: options.environment ?? {},
           startSeconds: options.startSeconds ?? 300,
           secondsPerExchange: options.secondsPerExchange ?? 600,
-          log: () => {}, // the last lines are told when a start fails
+          log: () => {}, // the last lines are shown when a start fails
           clock,
         },
         mostTokens,

@@ -42,7 +42,7 @@ export interface Algorithm {
 export interface DynamicSampling {
   /** A reward's name, or `reward` for the weighted sum. */
   readonly metric: string;
-  /** Rounds of refill before the step goes on with what it has; -1 is no limit. */
+  /** Rounds of refill before the step continues with what it has; -1 is no limit. */
   readonly maxRefills: number;
 }
 
@@ -74,8 +74,8 @@ export interface CriticOptions {
 }
 
 /**
- * Whether a group can teach: its attempts did not all get the same. Failed attempts do not count. Of tasks with a
- * single attempt every group is kept, as in verl.
+ * Whether a group can teach: its attempts did not all get the same. Failed attempts do not count. With a single
+ * attempt per task every group is kept, as in verl.
  */
 export function keepGroup(group: Group<unknown>, { metric }: Pick<DynamicSampling, 'metric'>): boolean {
   if (group.attempts.length === 1) return true;

@@ -17,7 +17,7 @@ export interface KlOptions {
   readonly coefficient: number;
   /** Moves the coefficient so that the KL comes near `target`. Only with `as: 'reward'`. */
   readonly adaptive?: { readonly target: number; readonly horizon: number };
-  /** The reference becomes a copy of the policy every so many steps; absent: frozen. */
+  /** Steps after which the reference becomes a copy of the policy; absent: frozen. */
   readonly refreshEverySteps?: number;
 }
 

@@ -51,7 +51,7 @@ export interface AdamOptions {
   readonly clipNorm: number;
 }
 
-/** One per model: policy, reference and critic are three. A trainer knows transformers and no RL. */
+/** One per model: policy, reference and critic are three. A trainer knows transformers but nothing of RL. */
 export interface Trainer {
   readonly can: ReadonlySet<
     'entropy' | 'value' | 'sumSquares' | 'temperature' | 'images' | 'lora' | 'prefix'
@@ -65,7 +65,7 @@ export interface Trainer {
   readonly arithmetic?: string;
   /** Most tokens of the rows in one call of `score` or `forward`; a longer row comes alone. Undefined: no limit. */
   readonly tokensPerCall?: number;
-  /** Outputs alone; keeps nothing. */
+  /** Computes outputs only; keeps no activations. */
   score(rows: readonly Row[], options: ScoreOptions): Promise<Outputs>;
   forward(rows: readonly Row[], options: ScoreOptions): Promise<Pass>;
   /** Applies the accumulated gradient and clears it. A non-finite gradient is cleared, not applied: `skipped`. */
@@ -76,7 +76,7 @@ export interface Trainer {
   /** A model folder in the Hugging Face layout (or an adapter in PEFT's), the optimizer's state in a folder below. */
   save(directory: string): Promise<void>;
   load(directory: string): Promise<void>;
-  /** Also called twice. */
+  /** May be called twice. */
   close(): Promise<void>;
 }
 

@@ -61,7 +61,7 @@ interface About {
   readonly beside?: Readonly<Record<string, unknown>>;
 }
 
-/** Values of keys that are no number, text or flag. */
+/** Values of keys that are not a number, text or a flag. */
 export const anything = z.unknown();
 export const numbers = kind(z.array(z.number()).readonly(), 'use a list of numbers');
 export const pair = kind(

@@ -33,7 +33,7 @@ export async function listEvaluations(directory: string): Promise<string[]> {
     .filter((folder) => existsSync(runPaths(folder).options));
 }
 
-/** A set may be named as a dataset is, `openai/gsm8k`; `.` and `..` are no folders of their own. */
+/** A set may be named as a dataset is, `openai/gsm8k`; `.` and `..` cannot be folder names. */
 function folderOf(set: string): string {
   return encodeURIComponent(set).replace(/^\.{0,2}$/, (dots) => `set-${dots.length}`);
 }

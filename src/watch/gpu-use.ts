@@ -20,8 +20,8 @@ const EVERY_MS = 1000;
 const QUERY = ['--query-gpu=index,utilization.gpu,memory.used', '--format=csv,noheader,nounits'];
 
 /**
- * NVIDIA's own tool, told to go on by itself: one process for the whole run, a line per GPU and second. Where it is
- * not installed, or says something else, there are no numbers and nothing is waited for.
+ * Runs NVIDIA's own tool in its loop mode: one process for the whole run, a line per GPU and second. Where it is
+ * not installed, or prints something else, there are no numbers and nothing waits for them.
  */
 export function startGpuUse(command = 'nvidia-smi'): GpuUse {
   let readings: GpuReading[] = [];

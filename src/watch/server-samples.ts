@@ -33,11 +33,11 @@ export interface ServerWatch {
 }
 
 const FIRST_MS = 50;
-/** A step has at most so many samples: when there are more, every other one goes and the next come half as often. */
+/** A step has at most this many samples: when there are more, every other one is dropped and the next come half as often. */
 const MOST_SAMPLES = 256;
 /** A server behind a URL is asked no more often than this; one in this process at every sample. */
 const ASK_REMOTE_MS = 1000;
-/** What a server said counts for so long: until it has been asked twice more. */
+/** A server's answer is valid for this long: until it has been asked twice more. */
 const FRESH_MS = { remote: 2500, local: 500 };
 const kindOf = (name: string) => (/^https?:/.test(name) ? 'remote' : 'local');
 

@@ -1,23 +1,23 @@
 import type { Metrics, Scored } from '../types.ts';
 
 /**
- * A tracker is told of a run: its numbers step by step, its trajectories as traces, or both. It may throw, hang or be
+ * A tracker receives a run: its metrics step by step, its trajectories as traces, or both. It may throw, hang or be
  * gone: `startTracking` calls it beside the run, one call at a time, with a time limit, and again after a failure. So
  * a call may come twice with the same lines, and an implementation must not count them twice.
  */
 export interface Tracker {
-  /** As in `loggers`, and in what is said about it. */
+  /** The tracker's name in `loggers` and in notices. */
   readonly name: string;
-  /** What sends the run later, if this tracker misses some of it. */
+  /** The command that sends the run later, if this tracker misses some of it. */
   readonly exportHint?: string;
-  /** Before anything else; again until it succeeds. */
+  /** Called before anything else, and again until it succeeds. */
   open?(run: TrackedRun, signal: AbortSignal): Promise<void>;
-  /** Lines in order of step. */
+  /** Sends lines of metrics, in order of step. */
   log?(lines: readonly TrackedLine[], signal: AbortSignal): Promise<void>;
-  /** All attempts at so many tasks of a step and of each validation set, chosen at random; absent: all tasks. */
+  /** Trace all attempts at this many tasks of a step and of each validation set, chosen at random; absent: all tasks. */
   readonly tracedTasksPerStep?: number | undefined;
   trace?(trajectories: readonly Scored[], signal: AbortSignal): Promise<void>;
-  /** After the last line. `stopped` can be resumed. */
+  /** Called after the last line. A run that was `stopped` can be resumed. */
   close?(end: 'finished' | 'stopped', signal: AbortSignal): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export interface TrackedRun {
   /** Milliseconds since 1970 at which the clock of the trajectories' spans began. */
   readonly clockBegan: number;
   readonly decode: (ids: Int32Array) => string;
-  /** What a tracker wants to find again when the run is resumed or exported: the id it was given, for one. */
+  /** What a tracker needs again when the run is resumed or exported, such as the id it was given. */
   readonly memory: TrackerMemory;
 }
 
@@ -44,7 +44,7 @@ export interface TrackerMemory {
 /** The metrics of one step, as a tracker gets them. */
 export interface TrackedLine {
   readonly step: number;
-  /** Since the run's first start. */
+  /** Seconds since the run's first start. */
   readonly seconds: number;
   /** Milliseconds since 1970. */
   readonly time: number;

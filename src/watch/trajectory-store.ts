@@ -236,7 +236,7 @@ async function readSlice(path: string, offset: number, length: number): Promise<
 
 const plain = new WeakMap<object, unknown>();
 
-/** A task as text: bytes, of images mostly, are told by their number. The same object where there are none. */
+/** A task as text: bytes, mostly of images, are replaced by their number. The same object where there are none. */
 function withoutBytes(value: unknown): unknown {
   if (value instanceof Uint8Array) return { bytes: value.length };
   if (typeof value !== 'object' || value === null) return value;

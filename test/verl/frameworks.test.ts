@@ -348,7 +348,7 @@ describe('verl 1.B10: LangGraph', () => {
     };
     expect(
       await failure(({ model }) => chatModel(model).bindTools([add], { tool_choice: 'any' }).invoke('go')),
-    ).toMatch(/tool_choice is "any"; the policy chooses by itself/);
+    ).toMatch(/tool_choice is "any"; the policy must choose freely/);
     expect(await failure(({ model }) => chatModel(model).invoke([new AIMessage('I')]))).toMatch(
       /the last message is the assistant's; a reply answers the user or a tool/,
     );

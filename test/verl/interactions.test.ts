@@ -344,6 +344,6 @@ describe('a person in the loop', () => {
     await writeFile(file, '{"answer": "No."}');
     const { end } = await talk(humanInteraction({ directory, pollMs: 20 }), () => 'Is it 7?');
     expect(end).toMatchObject({ kind: 'failed', boundary: 'environment' });
-    expect(end).toMatchObject({ message: expect.stringContaining('is no answer') });
+    expect(end).toMatchObject({ message: expect.stringContaining('is not an answer') });
   });
 });

@@ -140,7 +140,7 @@ function rangeOf(least: number, most: number): uPlot.Range.MinMax {
   return uPlot.rangeNum(least, most, 0.1, true);
 }
 
-/** What a person who does not see the curve is told. */
+/** A description for people who cannot see the curve. */
 function describe(title: string, lines: readonly Line[]): string {
   const parts = lines.map(({ label, values }) => {
     const known = values.filter((value) => value !== null);

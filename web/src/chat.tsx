@@ -127,7 +127,7 @@ function TurnNotes({ turn }: { readonly turn: Turn }) {
   );
 }
 
-/** By message: which turn it is the reply of. Replies in the prompt (examples) come first and are no turns. */
+/** By message: which turn it is the reply of. Replies in the prompt (examples) come first and are not turns. */
 function turnNumbers({ messages, turns }: StoredTrajectory): (number | undefined)[] {
   const replies = messages.filter(({ role }) => role === 'assistant').length;
   let seen = 0;

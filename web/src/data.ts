@@ -146,7 +146,7 @@ function subscribe(listener: () => void): () => void {
 export function followRuns(): void {
   if (isReport) return;
   const events = new EventSource('api/events');
-  events.addEventListener('open', refresh); // what changed before, or while the connection was lost, was not told
+  events.addEventListener('open', refresh); // changes before this, or while the connection was lost, were missed
   events.addEventListener('changed', refresh);
 }
 

@@ -16,7 +16,7 @@ export function useSteps(
   return { steps, step: wanted ?? steps.at(-1) };
 }
 
-/** Up to so many steps can be chosen from a list; more are typed. */
+/** Up to this many steps can be chosen from a list; with more, a number is typed. */
 const LISTED = 200;
 
 export const StepPicker = memo(function StepPicker({

@@ -63,7 +63,7 @@ export function languageModel(model: Model, { sampling = {} }: LanguageModelOpti
 function refuseUnsupported({ toolChoice, responseFormat }: LanguageModelV3CallOptions): void {
   if (toolChoice?.type === 'required' || toolChoice?.type === 'tool') {
     throw new ConfigError(
-      `toolChoice is ${JSON.stringify(toolChoice)}; the policy chooses by itself, so use auto or none`,
+      `toolChoice is ${JSON.stringify(toolChoice)}; the policy must choose freely, so use auto or none`,
     );
   }
   if (responseFormat?.type === 'json') {

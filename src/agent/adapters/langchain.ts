@@ -73,7 +73,7 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
     const { tool_choice: choice = 'auto', toolSchemas = [], stop, signal } = options;
     if (choice !== 'auto' && choice !== 'none') {
       throw new ConfigError(
-        `tool_choice is ${JSON.stringify(choice)}; the policy chooses by itself, so use 'auto' or 'none'`,
+        `tool_choice is ${JSON.stringify(choice)}; the policy must choose freely, so use 'auto' or 'none'`,
       );
     }
     const failed = messages.filter((message) => isToolMessage(message) && message.status === 'error');

@@ -96,7 +96,7 @@ const answerSchema = z.object({
   rating: z.number().optional(),
 });
 
-/** A person may write the file by hand: until it is whole it is no answer; one of another shape is an error. */
+/** A person may write the file by hand: until it is complete it does not count; an answer of another shape is an error. */
 async function readAnswer(directory: string, key: string): Promise<HumanAnswer | undefined> {
   const path = answerPath(directory, key);
   if (!existsSync(path)) return undefined;
@@ -108,7 +108,7 @@ async function readAnswer(directory: string, key: string): Promise<HumanAnswer |
   }
   const read = answerSchema.safeParse(content);
   if (!read.success) {
-    throw new ToolError(`${path} is no answer: ${z.prettifyError(read.error).replace(/\s+/g, ' ')}`);
+    throw new ToolError(`${path} is not an answer: ${z.prettifyError(read.error).replace(/\s+/g, ' ')}`);
   }
   const { text, done, rating } = read.data;
   return { text, done, ...(rating !== undefined && { rating }) };

@@ -1,4 +1,4 @@
-/** Runs the model's code in a sandbox on this machine. What the code does wrong is told to the model as its output. */
+/** Runs the model's code in a sandbox on this machine. The model reads the code's errors as its output. */
 import { ConfigError } from '../../errors.ts';
 import { openSandbox } from '../../services/sandbox/open-sandbox.ts';
 import type { Boundary, Sandbox, SandboxOptions } from '../../services/sandbox/sandbox.ts';

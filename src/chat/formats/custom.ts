@@ -2,7 +2,7 @@ import { messageOf } from '../../lib/error-message.ts';
 import type { ToolSchema } from '../../types.ts';
 import { malformed, type Piece, type ReadCall, THINK, type ToolFormat } from './grammar.ts';
 
-/** What a format of your own finds in the text of a reply. */
+/** What a custom format finds in the text of a reply. */
 export interface FoundCalls {
   readonly calls: readonly ReadCall[];
   /** The text without its calls; the whole text if not given. */
@@ -12,7 +12,7 @@ export interface FoundCalls {
 }
 
 /**
- * A tool-call format of your own: one function from the text of a reply, reasoning removed, to its calls.
+ * A custom tool-call format: one function from the text of a reply, without reasoning, to its calls.
  *
  *   toolFormat('calculator', (text) => ({
  *     calls: [...text.matchAll(/calculator\((.*?)\)/g)].map(([, expression]) => ({

@@ -77,7 +77,7 @@ const bare: Block = {
 };
 
 /**
- * DeepSeek V3.2 and V4: tags of their own, and each parameter says whether it is a string. A call may also hold
+ * DeepSeek V3.2 and V4: special tags, and each parameter says whether it is a string. A call may also hold
  * one JSON object, or close itself: `<｜DSML｜invoke name="now"/>`.
  */
 export const deepseekV4: ToolFormat = {

@@ -4,7 +4,7 @@ import { jsonBlock } from './json-block.ts';
 const END = '<|message_sep|>';
 
 /**
- * GigaChat 3: a call is a message of its own.
+ * GigaChat 3: a call is a separate message.
  *
  *   Let me add.<|message_sep|>
  *

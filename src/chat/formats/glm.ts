@@ -69,7 +69,7 @@ export const glm: ToolFormat = {
   blocks: [THINK, glmCall],
 };
 
-/** Poolside Laguna: calls as GLM writes them, in dialogues of its own. */
+/** Poolside Laguna: calls as GLM writes them, in its own dialogue format. */
 export const poolside: ToolFormat = { name: 'poolside_v1', blocks: [THINK, glmCall] };
 
 const SUFFIXES = ['', ':opensource'];

@@ -59,7 +59,7 @@ export interface ToolFormat {
   readonly blocks: readonly Block[];
   /** A reply begins inside this block, without its opening mark. */
   readonly begins?: Block;
-  /** Marks that say nothing by themselves. */
+  /** Marks that have no content. */
   readonly ignored?: readonly string[];
   /** Calls without marks: from the first match on, outside blocks, the reply is kept and read as a whole. */
   readonly unmarked?: {
@@ -135,7 +135,7 @@ export const CALL_SHAPE: JsonShape = { names: ['name'], keys: ['arguments', 'par
 /** Keys of a JSON call that say nothing more than the call does. */
 const BESIDE = new Set(['id', 'type', 'index', 'tool_call_id']);
 
-/** `{"name": …, "arguments": {…}}` as a call; `source` is what the problem quotes. A key of no meaning is told. */
+/** `{"name": …, "arguments": {…}}` as a call; `source` is what the problem quotes. A key without meaning is reported. */
 function callFromJson(value: unknown, { names, keys }: JsonShape, source: string): Piece[] {
   if (!isObject(value)) return [malformed('the tool call is not a JSON object', source)];
   const nameKey = names.find((key) => key in value) ?? names[0]!;

@@ -65,7 +65,7 @@ const message: Block = {
   },
 };
 
-/** Words without a header; a header in ordinary letters is no header, and the model is told. */
+/** Words without a header; a header in ordinary letters does not count, and the model gets an error. */
 function readSpelled(body: string): Piece[] {
   const text = unguard(body);
   if (text === body || !/<\|channel\|>.*\bto=.*<\|message\|>/s.test(text))

@@ -45,7 +45,7 @@ export const qwen3Coder: ToolFormat = {
   ignored: ['</tool_call>'],
 };
 
-/** ByteDance Seed-OSS: the same inside tags of its own. */
+/** ByteDance Seed-OSS: the same inside its own tags. */
 export const seed: ToolFormat = {
   name: 'seed',
   blocks: [

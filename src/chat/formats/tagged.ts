@@ -22,7 +22,7 @@ export interface Tags {
   /** Parameter's name from the tag's head, where that says more. */
   key?(head: string): string;
   value(text: string, types: string[] | undefined, head: string): unknown;
-  /** The template writes a value on lines of its own. */
+  /** The template writes a value on separate lines. */
   readonly onLines?: boolean;
 }
 

@@ -1,7 +1,7 @@
 import { EngineError } from '../../errors.ts';
 
 const ALIGNMENT = 64;
-/** The heap grows by at least this much, so that views of it are made anew rarely. */
+/** The heap grows by at least this much, so that views of it are rarely made again. */
 const GROWTH = 64 * 2 ** 20;
 
 const megabytes = (bytes: number) => `${(bytes / 2 ** 20).toFixed(1)} MiB`;

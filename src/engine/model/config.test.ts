@@ -76,7 +76,7 @@ describe('what is not implemented is refused by field and value', () => {
     [{ attention_dropout: 0.1 }, /attention_dropout 0.1/],
     [{ quantization_config: { bits: 4 } }, /quantization_config/],
     [{ head_dim: 7 }, /head_dim 7 is odd/],
-    [{ num_key_value_heads: 3 }, /num_attention_heads 4 is no multiple of num_key_value_heads 3/],
+    [{ num_key_value_heads: 3 }, /num_attention_heads 4 is not a multiple of num_key_value_heads 3/],
     [{ hidden_size: 'wide' }, /hidden_size is "wide"/],
     [{ vocab_size: 0 }, /vocab_size is 0/],
     [{ rope_theta: -1 }, /rope_theta is -1/],

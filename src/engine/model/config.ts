@@ -45,7 +45,7 @@ export function parseModelConfig(json: unknown, file: string): ModelConfig {
   const headSize = count('head_dim', family === 'qwen3' ? 128 : Math.floor(hidden / heads));
   if (heads % kvHeads !== 0) {
     throw new ConfigError(
-      `${file}: num_attention_heads ${heads} is no multiple of num_key_value_heads ${kvHeads}`,
+      `${file}: num_attention_heads ${heads} is not a multiple of num_key_value_heads ${kvHeads}`,
     );
   }
   if (headSize % 2 !== 0) throw new ConfigError(`${file}: head_dim ${headSize} is odd; rotation needs pairs`);

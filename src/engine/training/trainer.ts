@@ -1,4 +1,4 @@
-/** The embedded trainer: the `Trainer` port on this machine's CPU, computed in a thread of its own. */
+/** The embedded trainer: the `Trainer` port on this machine's CPU, computed in a separate thread. */
 import { resolve } from 'node:path';
 import type { Worker } from 'node:worker_threads';
 import { ConfigError, EngineError, TrainerError } from '../../errors.ts';

@@ -3,7 +3,7 @@ import type { Engine } from '../engine.ts';
 import { ownProgram } from '../launch-commands.ts';
 import { SglangServer } from '../sglang.ts';
 
-/** `rollcall serve`: the embedded engine in processes of its own. It speaks SGLang's protocol and uses no GPU. */
+/** `rollcall serve`: the embedded engine in separate processes. It speaks SGLang's protocol and uses no GPU. */
 export const rollcall: Engine = {
   name: 'rollcall',
   connect: (options) => new SglangServer(options),

@@ -24,8 +24,8 @@ export interface Receiver {
 const INCOMING = Buffer.allocUnsafeSlow(256 * 1024);
 
 /**
- * One connection to a server: a request at a time, and its reply. A client of undici instead keeps a request's body and
- * some forty objects as long as the server takes, which thousands at once make twice as dear (docs/benchmarks.md).
+ * One connection to a server: a request at a time, and its reply. undici keeps each request's body and about forty
+ * objects alive until the server replies; with thousands in flight that doubles the cost (docs/benchmarks.md).
  */
 export class Connection {
   readonly #socket: Socket;
@@ -88,7 +88,7 @@ export class Connection {
     this.#socket.unref();
   }
 
-  /** Whoever waits for a reply is told why there is none. */
+  /** Rejects the reply that is being waited for, with the reason. */
   destroy(why: Error): void {
     if (this.#broken) return;
     this.#broken = why;

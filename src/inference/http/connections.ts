@@ -7,8 +7,8 @@ interface Idle {
 }
 
 /**
- * The connections to one server, each with one request at a time, as many as there are requests: how many a server gets
- * at once is the gateway's business. The one used last is used next, so that those too many fall idle and close.
+ * The connections to one server, each with one request at a time, as many as there are requests: the gateway limits how
+ * many a server gets. Connections are reused last-in, first-out, so surplus ones go idle and close.
  */
 export class Connections {
   readonly #address: Address;

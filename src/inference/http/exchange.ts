@@ -5,7 +5,7 @@ import type { HttpReply, OnBody } from './reply-reader.ts';
 
 /**
  * One request and its reply. Thousands wait at once, so it is one object and one promise, and does not keep what was sent:
- * `write` makes it anew where it must go out again, on a connection that the server had just closed as idle.
+ * `write` makes it again where it must be sent again, on a connection that the server had just closed as idle.
  */
 export class Exchange<R> implements Receiver {
   readonly reply: Promise<R>;

@@ -1,4 +1,4 @@
-/** Whether two expressions have the same value: exactly, or to so many decimals where one of them is a decimal. */
+/** Whether two expressions have the same value: exactly, or to a number of decimals where one of them is a decimal. */
 import { createRandom } from '../random.ts';
 import { evaluate, MOST_OPERATIONS, type Point } from './evaluate.ts';
 import { contains, type Expression, partsOf, symbolsOf, withParts } from './expression.ts';

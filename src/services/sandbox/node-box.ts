@@ -1,6 +1,6 @@
 /**
  * A Node process for code that nobody vouches for. `system`: in bubblewrap, where the C library, Node and the few files
- * of its program are all there is. `interpreter`: a process of its own with an empty environment, under Node's
+ * of its program are all there is. `interpreter`: a separate process with an empty environment, under Node's
  * permissions; what runs in it must not be able to run machine code.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -57,7 +57,7 @@ export function startBoxedNode(
       ...boxUser(),
     });
     const program = child.stdio[3] as Writable;
-    program.on('error', () => {}); // it did not start; that is told by its end
+    program.on('error', () => {}); // it did not start; its end reports that
     program.end(sourceOf(module, callerUrl));
     return child;
   } finally {

@@ -1,5 +1,5 @@
 /**
- * JavaScript in QuickJS, compiled to wasm, in a process of its own. Walls from the inside out: the interpreter knows no
+ * JavaScript in QuickJS, compiled to wasm, in a separate process. Walls from the inside out: the interpreter knows no
  * host objects; its memory is a wasm memory; the process lives in bubblewrap where Linux has it, and is killed if it
  * does not answer in time. What the process says is read as if the program inside had taken it over.
  */
@@ -152,7 +152,7 @@ function interpreter(child: ChildProcess, { outputBytes }: SandboxLimits): Inter
     heard = heard.slice(end + 1);
     settle({ kind: 'said', line });
   };
-  stdin.on('error', () => {}); // told by its end
+  stdin.on('error', () => {}); // its end reports that
   stdout.setEncoding('utf8').on('data', (text: string) => {
     if (heard.length <= mostBytes) heard += text;
     look();

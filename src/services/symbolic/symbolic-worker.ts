@@ -1,4 +1,4 @@
-/** The algebra system, in a thread of its own: it takes half a second to load and has no time limits. */
+/** The algebra system, in a separate thread: it takes half a second to load and has no time limits. */
 
 import { parentPort } from 'node:worker_threads';
 import { ComputeEngine, type Expression, isFunction } from '@cortex-js/compute-engine';

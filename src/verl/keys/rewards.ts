@@ -48,7 +48,7 @@ export const REWARD_KEYS: readonly VerlRow[] = [
         if (name === 'gdpo')
           return { note: `${key}=gdpo: always so here; every number that compute_score gives has a name` };
         if (name === 'remote')
-          return { note: `${key}=remote: always so here; rewards run in worker threads of their own` };
+          return { note: `${key}=remote: always so here; rewards run in separate worker threads` };
         return { refuse: `${key}=${shown(name)}: not yet: write a reward in TypeScript` };
       },
       { values: 'naive, dapo, gdpo, rate_limited, remote' },

@@ -91,7 +91,7 @@ export interface TokenColumns {
   readonly advantages: readonly (number | null)[];
   readonly versions: readonly number[];
   readonly turns: readonly number[];
-  /** Where encoding the text again would give other tokens than were sampled. */
+  /** Where encoding the text again would not give the sampled tokens. */
   readonly retokenised: readonly TokenDifference[];
 }
 

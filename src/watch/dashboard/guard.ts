@@ -1,6 +1,6 @@
 /**
- * Who may look. Bound to loopback: whoever is on this machine, but no foreign web page, neither by a name that
- * resolves to 127.0.0.1 (Host) nor by a form or script of its own (Origin). Bound elsewhere: who has the token.
+ * Access control. On loopback any local user may read, but other sites may not: the Host and Origin headers are
+ * checked against DNS rebinding and cross-site requests. On other addresses a token is needed.
  */
 import { timingSafeEqual } from 'node:crypto';
 import type { MiddlewareHandler } from 'hono';

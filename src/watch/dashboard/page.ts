@@ -62,7 +62,7 @@ async function buildIfChanged(sources: string, built: string, say: (line: string
   }
 }
 
-/** In a process of its own: a bundler is larger than this server. */
+/** Builds in a separate process: a bundler is larger than this server. */
 async function runVite(sources: string, out: string): Promise<void> {
   let vite: string;
   try {

@@ -8,7 +8,7 @@ import { runPaths } from '../run-directory.ts';
 import { listSteps, readStepIndex, type StepIndex } from '../trajectory-store.ts';
 import type { ForkOrigin, MetricsView, RunSummary } from './api.ts';
 
-/** Not written to for so long: no longer called live. */
+/** A run that was not written to for this long is no longer live. */
 const LIVE_MS = 60_000;
 const KEPT_INDEXES = 8;
 
@@ -192,7 +192,7 @@ export async function openRuns(paths: readonly string[]): Promise<WatchedRun[]> 
     const found = isRun(directory) ? [directory] : await runsIn(directory);
     if (found.length === 0) {
       throw new ConfigError(
-        `${path} is no run directory (it has no options.json) and holds none; give the folder a run was written to`,
+        `${path} is not a run directory (it has no options.json) and contains none; give the folder a run was written to`,
       );
     }
     directories.push(...found);

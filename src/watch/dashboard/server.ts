@@ -65,7 +65,7 @@ export async function serveDashboard(options: DashboardOptions): Promise<Dashboa
   };
 }
 
-/** A port that is taken is no reason to fail when it was not asked for: the next free one will do. */
+/** If the default port is taken, the next free one is used; a port that was asked for must be free. */
 async function listen(app: Hono, hostname: string, port: number): Promise<ServerType> {
   const tryPort = (wanted: number) =>
     new Promise<ServerType>((resolve, reject) => {

@@ -16,7 +16,7 @@ export interface MlflowClient {
 
 /**
  * `uri` is the address of a tracking server; credentials come from it or, as everywhere with MLflow, from the
- * environment. A database or folder (`sqlite:`, `file:`) is MLflow's own business and refused.
+ * environment. A database or folder (`sqlite:`, `file:`) is for MLflow's server only and refused.
  */
 export function mlflowClient(uri: string, environment: Environment): MlflowClient {
   if (!/^https?:\/\//.test(uri)) throw new ConfigError(notAServer(uri));
@@ -64,7 +64,7 @@ function notAServer(uri: string): string {
   const server = 'http://127.0.0.1:5000';
   const store = /^(sqlite|file|postgresql|mysql|mssql):|^[./~]/.test(uri);
   return (
-    `the MLflow tracking URI ${JSON.stringify(uri)} is no server that takes runs over HTTP; ` +
+    `the MLflow tracking URI ${JSON.stringify(uri)} is not an HTTP server; ` +
     (store
       ? `start one on it (mlflow server --backend-store-uri ${uri} --port 5000), set MLFLOW_TRACKING_URI=${server}, `
       : `use an address such as ${server}, `) +

@@ -4,7 +4,7 @@ import type { Trajectory } from '../../types.ts';
 type Place = Pick<Trajectory, 'step' | 'taskIndex' | 'evaluation'>;
 
 /**
- * All attempts at so many tasks of each step, and of each validation set in it; all tasks without a number. By a hash of
+ * All attempts at a number of tasks of each step, and of each validation set in it; all tasks without a number. By a hash of
  * step and task, so that the choice is the same in every tracker, in a repeated step and in an export.
  */
 export function someTasks<I>(

@@ -1,7 +1,7 @@
 import { crc32 } from 'node:zlib';
 
 /**
- * The log that W&B's own client writes and `wandb sync` reads: LevelDB's log format with a header of its own. Blocks
+ * The log that W&B's own client writes and `wandb sync` reads: LevelDB's log format with another header. Blocks
  * of 32 KiB; a record that does not fit is cut into pieces, each with checksum, length and kind.
  */
 const BLOCK_BYTES = 32_768;
