@@ -7,6 +7,7 @@ import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
 import type { Progress } from './options.ts';
 import { openChatFormat } from './run/chat-format.ts';
+import { untrainedTokensNotice } from './run/untrained-tokens.ts';
 import { learningRateShare, type Schedule } from './training/learning-rate.ts';
 import type { AdamOptions, TrainerFactory } from './training/trainer.ts';
 import { type Demonstration, updateSupervised } from './training/update-supervised.ts';
@@ -60,6 +61,8 @@ export interface SftReport {
   readonly metrics: Metrics;
   /** The newest checkpoint: a model folder. Undefined until the first was written. */
   readonly model: string | undefined;
+  /** Sentences for the user, with the first step: what looks wrong, and what to do. */
+  readonly notices: readonly string[];
 }
 
 const ADAM: AdamOptions = {
@@ -99,7 +102,8 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
       seed,
       demonstrationsPerStep,
     });
-  const trainer = await (options.trainer ?? embedded().trainer).open('policy', directory);
+  const trainers: TrainerFactory = options.trainer ?? embedded().trainer;
+  const trainer = await trainers.open('policy', directory);
   const clock = realClock();
   let step = resumed?.step ?? 0;
   let checkpointed = step;
@@ -121,9 +125,11 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
     }
     while (step < steps) {
       const demonstrations: Demonstration[] = [];
+      let hasTools = false;
       for (const place of sampler.next(demonstrationsPerStep)) {
         const row = await options.demonstrations.at(place);
         checkRow(row, options.demonstrations, place);
+        hasTools ||= (row.tools ?? []).length > 0;
         demonstrations.push(...demonstrationTokens(format, row.messages, row.tools ?? []));
       }
       const share = learningRateShare({ shape: schedule, warmupSteps, totalSteps: steps, floor: 0 }, step);
@@ -131,7 +137,7 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
         trainer,
         demonstrations,
         adam: { ...adam, learningRate: adam.learningRate * share },
-        tokensPerMicroBatch,
+        tokensPerMicroBatch: Math.min(tokensPerMicroBatch, trainer.tokensPerCall ?? Infinity),
         ...(signal ? { signal } : {}),
         onProgress: ({ done, total }) =>
           options.onProgress?.({ step: step + 1, phase: 'training', done, total }),
@@ -139,7 +145,8 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
       step++;
       await appendMetrics(runDir, { step, seconds: clock.now() / 1000, metrics });
       if (step === steps || (every > 0 && step % every === 0)) await checkpoint();
-      yield { step, steps, metrics, model };
+      const notice = step === 1 && hasTools ? untrainedTokensNotice(directory, format) : undefined;
+      yield { step, steps, metrics, model, notices: notice === undefined ? [] : [notice] };
     }
     await writeSummary(runDir, { step, seconds: clock.now() / 1000, finished: true, model });
   } finally {

@@ -2,6 +2,8 @@ import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { arrayDataset, embedded, type Message, sft } from 'rollcall';
+import type { Trainer } from 'rollcall/ports';
+import { tabularTrainer } from 'rollcall/testing';
 import { expect, test } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 
@@ -48,4 +50,25 @@ test('a row without an assistant message is named, and the run can be started ag
   const righted = sft({ ...options, demonstrations: arrayDataset(rows), demonstrationsPerStep: 4, trainer });
   expect((await righted.next()).value).toMatchObject({ step: 1 }); // in the same directory
   await righted.return();
+});
+
+test('no forward pass exceeds what the trainer takes in one call', async () => {
+  const passes: number[] = [];
+  const inner = tabularTrainer({ vocabulary: 264 });
+  const trainer: Trainer = {
+    ...inner,
+    tokensPerCall: 60, // a demonstration has 24 to 26 tokens
+    forward: (given, options) => {
+      passes.push(given.reduce((sum, { ids }) => sum + ids.length, 0));
+      return inner.forward(given, options);
+    },
+  };
+  const folder = await mkdtemp(join(tmpdir(), 'rollcall-sft-'));
+  const demonstrations = arrayDataset(rows);
+  const options = { model: await tinyModel(), runDir: join(folder, 'run'), demonstrations, steps: 1 };
+  const limited = { name: 'limited', open: async () => trainer };
+  for await (const { step } of sft({ ...options, demonstrationsPerStep: 4, trainer: limited }))
+    expect(step).toBe(1);
+  expect(passes).toHaveLength(2);
+  expect(Math.max(...passes)).toBeLessThanOrEqual(60);
 });

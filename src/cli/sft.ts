@@ -50,6 +50,7 @@ export function registerSft(program: Command): void {
         onProgress: display.progress,
       })) {
         const loss = report.metrics['train/loss'] ?? Number.NaN;
+        report.notices.forEach(display.say);
         display.say(`step ${report.step}/${report.steps}  loss ${loss.toFixed(4)}`);
         model = report.model ?? model;
       }

@@ -9,8 +9,8 @@ interface NoticesOptions {
   /** Sampled and trained weights differ by plan. */
   readonly offPolicy: boolean;
   readonly dynamicSampling: Algorithm['dynamicSampling'];
-  /** Said with the first step: what the mode changed of the algorithm. */
-  readonly first: string | undefined;
+  /** Said with the first step: what was seen when the run was opened. */
+  readonly first: readonly string[];
 }
 
 /** Sentences for the user, with each step: what looks wrong, and what to do. */
@@ -31,7 +31,7 @@ export class Notices {
     const gap = this.#options.offPolicy ? [] : this.#gapNotices(metrics);
     if (step !== 1) return gap;
     const { first, hasTools } = this.#options;
-    return [...(first === undefined ? [] : [first]), ...firstStepNotices(metrics, hasTools)];
+    return [...first, ...firstStepNotices(metrics, hasTools)];
   }
 
   /** Dynamic sampling gave up before the step had its groups. */

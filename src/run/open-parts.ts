@@ -28,6 +28,7 @@ import { lockRun } from '../watch/run-lock.ts';
 import { algorithmFor } from './algorithm-for.ts';
 import { findSpeaking, openChatFormat } from './chat-format.ts';
 import { checkAbilities, imagesReadBy } from './check-abilities.ts';
+import { untrainedTokensNotice } from './untrained-tokens.ts';
 
 /** What a run is made of. */
 export interface Parts<T> {
@@ -43,19 +44,20 @@ export interface Parts<T> {
   readonly sampler: Sampler<T>;
   readonly algorithm: Algorithm;
   /** Said with the first step. */
-  readonly notice: string | undefined;
+  readonly notices: readonly string[];
   close(): Promise<void>;
 }
 
 /** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
 export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts<T>> {
   const { signal } = options;
-  const { algorithm, notice } = algorithmFor(options.algorithm ?? USUAL(), options);
+  const { algorithm, notice: changed } = algorithmFor(options.algorithm ?? USUAL(), options);
   const from: ServerFactory = options.servers ?? embedded().servers;
   const trainers: TrainerFactory = options.trainer ?? embedded().trainer;
+  const hasTools = options.agent.tools.length > 0;
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
-    tools: options.agent.tools.length > 0,
+    tools: hasTools,
     chat: options.chat,
     signal,
   });
@@ -122,6 +124,7 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     const order = options.order ?? { kind: 'shuffle' };
     const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
     const sendFirst = from.sendsFirst ?? false;
+    const untrained = hasTools ? untrainedTokensNotice(model, format) : undefined;
     return {
       resumed,
       format,
@@ -133,7 +136,7 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
       sendFirst,
       sampler,
       algorithm,
-      notice,
+      notices: [changed, untrained].filter((notice) => notice !== undefined),
       close,
     };
   } catch (error) {

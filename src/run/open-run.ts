@@ -34,7 +34,7 @@ async function assemble<T extends object>(
   clock: Clock,
 ): Promise<Run<T>> {
   const { runDir, tasksPerStep, attemptsPerTask, steps, mode, agent, signal } = options;
-  const { resumed, format, server, sampler, notice, sendFirst } = parts;
+  const { resumed, format, server, sampler, notices, sendFirst } = parts;
   const { trainer, reference, critic, algorithm } = parts;
   const saved = resumed && runStateOf(resumed);
   const info = await server.info();
@@ -98,7 +98,7 @@ async function assemble<T extends object>(
       hasTools: agent.tools.length > 0,
       offPolicy: isOffPolicy(options.mode),
       dynamicSampling,
-      first: notice,
+      first: notices,
     }),
     timings,
     rolloutOptions: (at, purpose) => rolloutOptions(options, rolling, at, purpose),

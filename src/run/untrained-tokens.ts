@@ -65,9 +65,18 @@ export function untrainedTokens(directory: string, format: ChatFormat): CallToke
   return tokens.filter((token) => untrained.some((some) => some.includes(token)));
 }
 
-/** One line for the user, or undefined where all call tokens were trained. */
+/**
+ * One line for the user, or undefined where all call tokens were trained. Weights in a form that is not read here may
+ * suit another trainer, so they are no error.
+ */
 export function untrainedTokensNotice(directory: string, format: ChatFormat): string | undefined {
-  const tokens = untrainedTokens(directory, format);
+  let tokens: CallToken[];
+  try {
+    tokens = untrainedTokens(directory, format);
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined;
+    throw error;
+  }
   if (tokens.length === 0) return undefined;
   const names = tokens.map(({ text }) => text).join(' and ');
   return (
