@@ -18,7 +18,7 @@ export interface EvaluateOptions<T = Task>
 /** The result of an evaluation: figures by data source, and all trajectories. */
 export interface Evaluation<T = Task> {
   readonly name: string;
-  /** By data source. */
+  /** Results by data source. */
   readonly sources: readonly SourceEvaluation[];
   readonly groups: readonly Group<T>[];
 }

@@ -91,7 +91,7 @@ interface Run {
   /** Prompt tokens computed in the first and only step of a run that has any. */
   readonly prompts: readonly { readonly sequence: SimulatedSequence; readonly tokens: number }[];
   readonly firstStepMs: number;
-  /** By which each step is longer than the one before. */
+  /** How much longer each step is than the one before. */
   readonly growthMs: number;
   steps: number;
   cancelTimer: () => void;

@@ -51,7 +51,7 @@ export interface DescribedAgentOptions {
   readonly tools: ToolsDescription;
   /** Simulated users: an interaction YAML. */
   readonly users?: { readonly file: string | null };
-  /** Where paths start. */
+  /** Folder that relative paths start from. */
   readonly directory: string;
   /** Decides for `stopOnCorrect`. */
   readonly correct?: TrajectoryReward<TaskRow>;

@@ -15,7 +15,7 @@ import type { ResultLimits } from './class-tool.ts';
 import { type Tool, type ToolBox, tool } from './tool.ts';
 import { fromMcpTool } from './tool-schemas.ts';
 
-/** As in the usual `mcpServers` file: a program to start, or a URL. */
+/** An MCP server as in the usual `mcpServers` file: a program to start, or a URL. */
 export type McpServerConfig =
   | {
       readonly command: string;

@@ -34,7 +34,7 @@ const anyCode: MakeTool = (config, schema, limits) =>
     ? openCodeTool(config, schema, limits)
     : sandboxTool(config, schema, limits);
 
-/** By the last part of a Python class path. */
+/** Ready tools by the last part of their Python class path. */
 const BY_CLASS: Readonly<Record<string, MakeTool>> = {
   Gsm8kTool: (_, schema, limits) => gsm8kTool(schema, limits),
   Geo3kTool: (_, schema, limits) => geo3kTool(schema, limits),
@@ -44,7 +44,7 @@ const BY_CLASS: Readonly<Record<string, MakeTool>> = {
   ImageZoomInTool: imageZoomTool,
 };
 
-/** By the name in a short form. */
+/** Ready tools by their name in the short form. */
 const BY_NAME: Readonly<Record<string, MakeTool>> = {
   calculator: (_, schema = CALCULATOR_SCHEMA) => calculatorTool(schema),
   calc_gsm8k_reward: BY_CLASS.Gsm8kTool!,

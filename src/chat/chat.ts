@@ -71,7 +71,7 @@ export interface ChatSetup {
 interface RecordedReply extends Pick<Turn, 'finish' | 'toolCalls' | 'problems'> {
   /** Its turn in the trajectory. */
   readonly turn: number;
-  /** Where its tokens lie. */
+  /** Position of its tokens in the transcript. */
   readonly span: TokenSpan;
   readonly text: string;
   /** When the reply was complete. */

@@ -26,7 +26,7 @@ export interface SampledReply {
   readonly versions: readonly VersionSpan[];
 }
 
-/** Where tokens lie in a transcript. */
+/** The position of tokens in a transcript. */
 export interface TokenSpan {
   readonly segment: number;
   readonly start: number;

@@ -8,7 +8,7 @@ export interface DatasetItem<T> {
   /** The row's number in its files: its name in seeds, logs and links, whatever the order. */
   readonly index: number;
   readonly row: T;
-  /** Give this to `rows()` to go on after this row. */
+  /** Give this to `rows()` to continue after this row. */
   readonly next: number;
 }
 

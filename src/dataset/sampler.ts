@@ -35,7 +35,7 @@ export type SamplerOptions =
   | { readonly kind: 'difficulty'; readonly column: string; readonly hardFirst?: boolean }
   /** The first epoch in random order; each later one by the success measured so far, easy first. */
   | { readonly kind: 'easy-to-hard' }
-  /** Passes over tasks whose measured success lies outside the bounds, and looks at them again after some epochs. */
+  /** Skips tasks whose measured success is outside the bounds, and measures them again after some epochs. */
   | { readonly kind: 'zone'; readonly low: number; readonly high: number; readonly recheckEpochs?: number };
 
 /** A new measurement counts this much: the policy moves, and old success says little about it. */

@@ -2,7 +2,7 @@ import { DatasetError } from '../errors.ts';
 import type { Task, ToolCall } from '../types.ts';
 import type { DataRow } from './source.ts';
 
-/** An image as a row gives it: its bytes, or where they lie. */
+/** An image as a row gives it: its bytes, or the path of its file. */
 type ImageSource = { readonly bytes: Uint8Array } | { readonly path: string };
 
 export type TaskPart =

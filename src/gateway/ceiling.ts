@@ -1,6 +1,6 @@
 import type { ServerLoad } from '../inference/server.ts';
 
-/** How the limit of requests in flight is found while a run goes on. */
+/** How the limit of requests in flight is adjusted during a run. */
 export interface CeilingRules {
   /** Requests in flight per server at the start. */
   readonly first: number;

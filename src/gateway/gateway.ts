@@ -302,7 +302,7 @@ export class Gateway implements InferenceServer {
     this.#admission.wake();
   }
 
-  /** As `#admitted`, where none waits. */
+  /** Chooses a server as `#admitted` does, when there is no queue. */
   #choose(trajectory: string, failed: readonly Member[]): Member {
     const home = this.#home.get(trajectory);
     const member =

@@ -9,7 +9,7 @@ export interface Member {
   mostInFlight: number;
   /** Most requests it is given at once; Infinity without a ceiling. */
   ceiling: number;
-  /** As it last reported. */
+  /** Load that the server last reported. */
   load: ServerLoad | undefined;
   /** When that was, by the gateway's clock. */
   reportedAt: number;

@@ -3,7 +3,7 @@ import type { Member } from './member.ts';
 
 export interface RouteRequest {
   readonly trajectory: string;
-  /** Where the trajectory was. */
+  /** The server that had the trajectory. */
   readonly home: Member | undefined;
   /** Servers that failed this request, one entry a failure. */
   readonly failed: readonly Member[];

@@ -22,7 +22,7 @@ export interface HttpServerOptions extends HttpOptions {
   readonly url: string;
   /** Version of the weights the server runs with now. */
   readonly version?: number;
-  /** Where the server does not say. */
+  /** Context length, for a server that does not report it. */
   readonly contextTokens?: number;
   /** The bytes of an image, for models that see. */
   readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
@@ -68,7 +68,7 @@ export interface LaunchOptions {
   readonly environment?: Readonly<Record<string, string>>;
   /** The servers can free the GPU's memory for a trainer that shares it. */
   readonly sleeps?: boolean;
-  /** Where adapters are sent: their rank at most. */
+  /** Highest rank of the adapters, where adapters are sent. */
   readonly loraRank?: number;
 }
 

@@ -19,7 +19,7 @@ export interface SamplingParams {
     | { readonly kind: 'regex' | 'grammar'; readonly source: string };
 }
 
-/** From token `from` of a reply on, `version` sampled it. */
+/** `version` sampled the tokens of a reply from `from` on. */
 export interface VersionSpan {
   readonly from: number;
   readonly version: number;

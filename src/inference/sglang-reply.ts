@@ -12,7 +12,7 @@ export interface Chunk {
     readonly weight_version?: string;
     readonly output_token_logprobs?: readonly TokenLogprob[];
     readonly input_token_logprobs?: readonly TokenLogprob[];
-    /** With the last chunk of a stream. */
+    /** Comes with the last chunk of a stream. */
     readonly weight_versions?: readonly ReportedSpan[];
   };
 }

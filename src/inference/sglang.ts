@@ -36,7 +36,7 @@ interface ServerFlags {
   readonly max_req_input_len?: number | null;
   readonly enable_lora?: boolean | null;
   readonly enable_memory_saver?: boolean;
-  /** Without it seeds are ignored. */
+  /** Without this flag the server ignores seeds. */
   readonly enable_deterministic_inference?: boolean;
   readonly version?: string;
   readonly incremental_streaming_output?: boolean;

@@ -6,7 +6,7 @@ import { offPolicyMetrics } from './off-policy-metrics.ts';
 
 /**
  * Asynchronous and partial: groups are admitted as far as staleness allows, a step takes those that are done, and what
- * is in progress goes on with new weights.
+ * is in progress continues with new weights.
  *
  * Admission is AReaL's (Fu et al. 2025, 2505.24298): with staleness η, version v and N groups a step, at most
  * (η + v + 1)·N groups were ever admitted, so nothing is sampled that could not be trained in time. A group admitted at
@@ -84,7 +84,7 @@ export class Continuous<T> implements GroupSource<T> {
     await this.#groups.close();
   }
 
-  /** As many groups as may be admitted now. */
+  /** Admits as many groups as it may now. */
   #admit(): void {
     const { tasksPerStep, version, steps } = this.#parts;
     const { kind, staleness, extraTasks } = this.#mode;

@@ -42,7 +42,7 @@ export interface ScheduleParts<T> {
   readonly tasks: TaskOrder<T>;
   readonly rollout: GroupRollout<T>;
   readonly dynamicSampling?: KeepRule<T> | undefined;
-  /** Pausing stops servers in the middle of replies, which go on when they resume. Only the mode partial pauses. */
+  /** Pausing stops servers in the middle of replies, which continue when they resume. Only the mode partial pauses. */
   readonly servers?: Pick<InferenceServer, 'pause' | 'resume'> | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -57,7 +57,7 @@ export interface TaskOrder<T> {
 /** Dynamic sampling: a group that cannot teach is replaced by the group of another task. */
 export interface KeepRule<T> {
   keep(group: Group<T>): boolean;
-  /** Rounds of replacement before a step goes on with the groups it has; Infinity: no limit. */
+  /** Rounds of replacement before a step continues with the groups it has; Infinity: no limit. */
   readonly maxRefills: number;
 }
 

@@ -49,7 +49,7 @@ export function asynchronous({ staleness = MODE_DEFAULTS.staleness }: { stalenes
 }
 
 /**
- * A step ends when enough groups are done; the others stop in the middle of a word and go on with the next weights: no
+ * A step ends when enough groups are done; the others stop in the middle of a reply and continue with the next weights: no
  * waiting for the slowest on machines that train and sample in turn, at the price of trajectories of several versions.
  */
 export function partial({

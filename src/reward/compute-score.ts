@@ -17,7 +17,7 @@ export interface ComputeScoreOptions {
   /** Export of the module. */
   readonly name: string;
   readonly config: Readonly<Record<string, unknown>>;
-  /** Where the path starts. */
+  /** Folder that a relative path starts from. */
   readonly directory: string;
   /** Threads; started when they are needed. */
   readonly workers: number;

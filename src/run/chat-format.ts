@@ -8,7 +8,7 @@ import { CANARIES } from './attest.ts';
 
 interface FormatOptions {
   readonly trustPrompt?: boolean;
-  /** Also proves dialogues with tools. */
+  /** Whether the self-test also covers dialogues with tools. */
   readonly tools?: boolean;
   readonly chat?: ChatOverrides | undefined;
   readonly signal?: AbortSignal | undefined;

@@ -7,7 +7,7 @@ import { type RunState, savedSchedule } from './saved-state.ts';
 import type { Timings } from './timings.ts';
 import type { Weights } from './weights.ts';
 
-/** Where a run stands when a step is done. */
+/** The state of a run after a step. */
 interface Standing<T> {
   readonly step: number;
   readonly schedule: ScheduleState<T>;

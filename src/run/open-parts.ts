@@ -32,7 +32,7 @@ import { untrainedTokensNotice } from './untrained-tokens.ts';
 
 /** What a run is made of. */
 export interface Parts<T> {
-  /** Where it goes on. */
+  /** The state from which the run continues. */
   readonly resumed: Checkpoint | undefined;
   readonly format: ChatFormat;
   readonly images: ImageBlobs;

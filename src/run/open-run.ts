@@ -17,7 +17,7 @@ import { readSchedule, runStateOf } from './saved-state.ts';
 import { Timings } from './timings.ts';
 import { Weights } from './weights.ts';
 
-/** Opens a run: its models and servers, and an owner for each of its jobs. A resumed one goes on where it stood. */
+/** Opens a run: its models and servers, and an owner for each of its jobs. A resumed run continues where it stopped. */
 export async function openRun<T extends object>(options: ResolvedOptions<T>): Promise<Run<T>> {
   const parts = await openParts(options);
   try {

@@ -6,7 +6,7 @@ import { DatasetError } from '../errors.ts';
 import { writeFileAtomically } from '../lib/files.ts';
 import type { ImageRef } from '../types.ts';
 
-/** Bytes of an image, or where they lie. */
+/** The bytes of an image, or the path of its file. */
 export type ImageSource = Uint8Array | { readonly bytes: Uint8Array } | { readonly path: string };
 
 /** Images by the hash of their bytes: the run directory's `blobs/`. */

@@ -24,7 +24,7 @@ export function limiterOf(config: Config, url: string, concurrency?: number): Re
 export interface EndpointPlace {
   /** Who asks, for errors. */
   readonly who: string;
-  /** Where paths start. */
+  /** Folder that relative paths start from. */
   readonly directory: string;
   /** Time limit of one request. */
   readonly timeoutMs?: number;

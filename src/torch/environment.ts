@@ -1,4 +1,4 @@
-/** Where the Python side lies, and which Python runs it. */
+/** Where the Python package is, and which Python runs it. */
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';

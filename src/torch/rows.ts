@@ -29,7 +29,7 @@ export function rowArrays(rows: readonly Row[]): Map<string, WireArray> {
   ]);
 }
 
-/** From one number per target to one array per row. */
+/** Converts one number per target to one array per row. */
 export function spreadOutputs(
   arrays: ReadonlyMap<string, WireArray>,
   rows: readonly Row[],

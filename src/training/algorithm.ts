@@ -13,7 +13,7 @@ import type { LossOptions } from './losses/loss.ts';
  * beside a batch and run again. The functions that act on it are pure; `updatePolicy` calls them.
  */
 export interface Algorithm {
-  /** As in the paper, for logs. */
+  /** The algorithm's name in its paper, for logs. */
   readonly name: string;
   readonly advantage: AdvantageOptions;
   readonly loss: LossOptions;

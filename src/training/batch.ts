@@ -5,7 +5,7 @@ import type { Algorithm, Overlong } from './algorithm.ts';
 
 /**
  * From groups of attempts to what a trainer eats. This is the only place that decides which tokens are trained,
- * which attempts count in a group's statistics and where a reward lies; `micro-batches.ts` turns the sequences
+ * which attempts count in a group's statistics and which token carries a reward; `micro-batches.ts` turns the sequences
  * into rows of the trainer's port.
  */
 export interface Batch {
@@ -28,9 +28,9 @@ export interface BatchTrajectory {
   /** Index of the group, 0 to `groups` − 1. */
   readonly group: number;
   readonly rewards: Readonly<Record<string, number>>;
-  /** As scored. */
+  /** The reward as scored. */
   readonly score: number;
-  /** With the penalty for length. */
+  /** The reward with the penalty for length. */
   readonly reward: number;
   /** Reward of the greedy attempt (ReMax). */
   readonly baseline?: number;
@@ -188,7 +188,7 @@ function sequenceOf(segment: Segment, trajectory: number, number: number): Seque
   };
 }
 
-/** A turn's reward lies on its last trained token; of a turn that is not trained, on the last one before it. */
+/** A turn's reward is on its last trained token; for a turn that is not trained, on the last one before it. */
 function turnRewardsOf(
   trajectory: Trajectory<unknown>,
   sequenceOfSegment: (segment: number) => { index: number; sequence: Sequence } | undefined,

@@ -103,7 +103,7 @@ function klPenalties(
   );
 }
 
-/** From lists per trajectory to lists per sequence. */
+/** Converts lists per trajectory to lists per sequence. */
 function cut(batch: Batch, lists: readonly Float64Array[]): Float64Array[] {
   const pieces: Float64Array[] = batch.sequences.map(() => new Float64Array());
   batch.trajectories.forEach((trajectory, i) => {

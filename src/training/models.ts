@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Algorithm } from './algorithm.ts';
 import type { Trainer } from './trainer.ts';
 
-/** The models of a run: what a checkpoint must hold so that the run goes on as it was. */
+/** The models of a run: what a checkpoint must hold so that the run can be resumed. */
 export interface Models {
   readonly trainer: Trainer;
   readonly reference?: Trainer | undefined;

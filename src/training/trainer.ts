@@ -10,7 +10,7 @@ export type Output = 'logprob' | 'entropy' | 'sumSquares' | 'value';
 /** One sequence as a trainer sees it: ids, and which of them are targets. */
 export interface Row {
   readonly ids: Int32Array;
-  /** 1 at positions whose outputs are asked for. Position 0 has nothing before it and is never a target. */
+  /** 1 at positions whose outputs are computed. Position 0 has nothing before it and is never a target. */
   readonly targets: Uint8Array;
   /** The row's first `length` tokens equal those of row number `row` (an earlier one): compute them once. */
   readonly prefix?: { readonly row: number; readonly length: number };

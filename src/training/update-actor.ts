@@ -36,7 +36,7 @@ export interface ActorInput {
   readonly weights?: TokenLists | undefined;
   readonly keep?: readonly Uint8Array[] | undefined;
   readonly ages: TokenLists;
-  /** Where the value head sits on the policy. */
+  /** Values, where the value head sits on the policy. */
   readonly values?: TokenLists | undefined;
   readonly returns?: TokenLists | undefined;
   readonly klCoefficient: number;

@@ -95,7 +95,7 @@ export function resolveUpdate({
 }
 
 export interface GuardOptions {
-  /** After a non-finite number: leave the update out and go on, or throw. */
+  /** After a non-finite number: skip the update and continue, or throw. */
   readonly onNonFinite: 'skip' | 'stop';
   /** Where the batch is set aside for `rollcall replay`; nothing is written without it. */
   readonly directory?: string;
@@ -115,7 +115,7 @@ export interface TokenRecord {
   readonly trajectory: string;
   readonly segment: number;
   readonly advantages: Float32Array;
-  /** By the trainer, before the update, where it was computed. */
+  /** The trainer's log-probs before the update, where they were computed. */
   readonly logprobs?: Float32Array;
   readonly entropy?: Float32Array;
 }

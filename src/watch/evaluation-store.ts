@@ -38,7 +38,7 @@ function folderOf(set: string): string {
   return encodeURIComponent(set).replace(/^\.{0,2}$/, (dots) => `set-${dots.length}`);
 }
 
-/** By task and attempt, whatever ended first. */
+/** Groups in order of task and attempt, not of which ended first. */
 function groupsOf(attempts: readonly Scored[]): Group[] {
   return [...byKey(attempts, ({ trajectory }) => trajectory.taskIndex)]
     .sort(([a], [b]) => a - b)

@@ -21,7 +21,7 @@ export interface SourceEvaluation {
   readonly means: Readonly<
     Record<string, { readonly mean: number; readonly interval: readonly [number, number] }>
   >;
-  /** By reward name: mean@k, std@k, best@k, worst@k, maj@k, pass@k. */
+  /** Statistics by reward name: mean@k, std@k, best@k, worst@k, maj@k, pass@k. */
   readonly atK: Readonly<Record<string, Metrics>>;
   /** Turns, lengths, tool validity, ends. */
   readonly rollout: Metrics;

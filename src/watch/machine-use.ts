@@ -21,7 +21,7 @@ export interface MachineUse {
   close(): void;
 }
 
-/** How busy this machine is while a run goes on. Servers elsewhere are not seen. */
+/** How busy this machine is during a run. Servers on other machines are not included. */
 export function watchMachine(
   clock: Clock,
   {

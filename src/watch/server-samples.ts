@@ -20,7 +20,7 @@ export interface ServerSamples {
   readonly servers: readonly {
     readonly name: string;
     readonly inFlight: readonly (number | null)[];
-    /** As the server says: computed now, and waiting in it. */
+    /** Requests running and queued, as the server reports them. */
     readonly running: readonly (number | null)[];
     readonly queued: readonly (number | null)[];
   }[];
@@ -48,7 +48,7 @@ interface SampledNumbers {
   readonly queued: number | null;
 }
 
-/** Looks at servers now and then while a run goes on. One that does not answer is not waited for. */
+/** Samples the servers' load during a run. It does not wait for one that does not answer. */
 export function watchServers(servers: () => readonly SampledServer[], clock: Clock): ServerWatch {
   const stop = new AbortController();
   const said = new Map<string, { running: number; queued: number; at: number }>();

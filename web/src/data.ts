@@ -107,7 +107,7 @@ export const post = async <T>(path: string, body: unknown): Promise<T> => {
   return answer;
 };
 
-/** What changes while a run goes on is asked again; a complete step changes only when a resumed run repeats it. */
+/** What changes during a run is fetched again; a complete step changes only when a resumed run repeats it. */
 function refresh(): void {
   for (const path of [...answers.keys()]) {
     if (!path.endsWith('/metrics') && path !== api.runs() && !path.includes('/tasks/')) continue;

@@ -35,7 +35,7 @@ export interface HumanQuestion {
 /** Where the questions for a person are kept, and how often answers are looked for. */
 export interface HumanOptions {
   readonly name?: string;
-  /** Where questions and answers lie. */
+  /** Folder of the questions and answers. */
   readonly directory: string;
   readonly pollMs?: number;
 }

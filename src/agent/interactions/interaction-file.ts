@@ -28,7 +28,7 @@ const entrySchema = z.strictObject({
 
 type MakeInteraction = (config: InteractionKwargs, name: string, directory: string) => Interaction;
 
-/** By the last part of a Python class path. */
+/** Ready users by the last part of their Python class path. */
 const BY_CLASS: Readonly<Record<string, MakeInteraction>> = {
   Gsm8kInteraction: (_, name) => gsm8kInteraction(name),
   ScriptedInteraction: ({ answers, until }, name) =>
@@ -41,7 +41,7 @@ const BY_CLASS: Readonly<Record<string, MakeInteraction>> = {
   HumanInteraction: humanInteractionOf,
 };
 
-/** By name. */
+/** Simulated users by name. */
 export type Interactions = Readonly<Record<string, Interaction>>;
 
 /** The users that a YAML file in verl's form describes. */

@@ -2,7 +2,7 @@ import { type Block, malformed, type Piece, readArguments, THINK, type ToolForma
 import { invokeTags, readTaggedCalls, type Tags } from './tagged.ts';
 import { jsonOrText } from './typed-value.ts';
 
-/** Without the fence of a Markdown block around it. */
+/** Removes the fence of a Markdown block around the text. */
 function unfenced(text: string): string {
   return /^```(?:json)?\s*([\s\S]*?)\s*```$/.exec(text)?.[1] ?? text;
 }

@@ -72,7 +72,7 @@ export class Generator {
   #weights: PackedWeights;
   /** Version of the last update. */
   #version = 0;
-  /** By adapter; '' is the model itself. */
+  /** Versions by adapter; '' is the model itself. */
   readonly #versions = new Map<string, number>();
   #order = 0;
   #news: StepNews = emptyNews();
@@ -177,7 +177,7 @@ export class Generator {
     return news;
   }
 
-  /** Replaces the model's weights. Running requests go on with the new ones; everything cached is gone. */
+  /** Replaces the model's weights. Running requests continue with the new ones; the cache is emptied. */
   updateWeights(version: number, source: WeightSource): void {
     const next = packWeights(this.#kernels, this.config, source);
     this.#scheduler.retract();

@@ -227,7 +227,7 @@ export class Transformer {
   }
 }
 
-/** Where the buffers of a step lie. */
+/** Addresses of the buffers of a step. */
 interface Buffers {
   readonly ids: Pointer;
   readonly states: Pointer;

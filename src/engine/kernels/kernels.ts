@@ -65,7 +65,7 @@ export interface MatrixOps {
     k: number;
     packed: Pointer;
     transposed?: boolean;
-    /** From one row of `weight` to the next; default k. */
+    /** Elements from one row of `weight` to the next; default k. */
     stride?: number;
   }): void;
   /** y[m, n] = x[m, k]·Wᵀ (+ bias[n]) (+ y if `accumulate`). `packed` is the packed [n, k]. y must not overlap x. */

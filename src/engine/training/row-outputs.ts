@@ -12,7 +12,7 @@ export function emptyOutputs(rows: readonly Row[], outputs: readonly Output[]): 
   );
 }
 
-/** From one number per target to one array per row. */
+/** Converts one number per target to one array per row. */
 export function scatterOutputs(
   from: TargetOutputs,
   rows: readonly Row[],
@@ -27,7 +27,7 @@ export function scatterOutputs(
   }
 }
 
-/** From one array per row to one number per target; refuses what was not asked for or does not fit. */
+/** Converts one array per row to one number per target; refuses arrays that were not asked for or do not fit. */
 export function gatherGradients(
   gradients: Gradients,
   rows: readonly Row[],

@@ -4,7 +4,7 @@ import { EngineError } from '../../errors.ts';
 
 import { type HttpReply, type OnBody, ReplyReader } from './reply-reader.ts';
 
-/** Where a server listens. */
+/** The address of a server. */
 export interface Address {
   readonly host: string;
   readonly port: number;
@@ -14,7 +14,7 @@ export interface Address {
 /** Who waits for a reply. */
 export interface Receiver {
   readonly onBody: OnBody | undefined;
-  /** The reply's body is to be read at once. */
+  /** The reply's body must be read at once. */
   replied(reply: HttpReply): void;
   /** `wasStale`: the connection had been idle, and the server closed it before it said anything. */
   failed(error: Error, wasStale: boolean): void;

@@ -4,7 +4,7 @@ export interface HttpReply {
   readonly status: number;
   /** May be a view of the bytes that were fed: to be read at once. Empty where `onBody` took it. */
   readonly body: Buffer;
-  /** How long the connection may lie idle until its next request; 0: it is the server's last. */
+  /** How long the connection may be idle until its next request; 0: the server closes it. */
   readonly idleMs: number;
   /** Target of a redirect. */
   readonly location?: string | undefined;
@@ -49,7 +49,7 @@ export class ReplyReader {
   readonly #parts: Buffer[] = [];
   #copied = 0;
 
-  /** Undefined while the reply is not whole. Throws where it is not HTTP, or goes on after its end. */
+  /** Undefined until the reply is complete. Throws where it is not HTTP, or continues after its end. */
   feed(bytes: Buffer, onBody?: OnBody): HttpReply | undefined {
     let at = 0;
     while (at < bytes.length) {

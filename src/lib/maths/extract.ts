@@ -1,4 +1,4 @@
-/** Where in a reply the answer stands. */
+/** Finds the answer in a reply. */
 import { isChoice } from './choice.ts';
 import { cleanAnswer, LONGEST_ANSWER } from './read.ts';
 import { closingBrace } from './tokens.ts';

@@ -1,4 +1,4 @@
-/** From the text of one answer to what it says. */
+/** Reads the text of one answer as a value. */
 import type { Expression } from './expression.ts';
 import { partsOf, withParts } from './expression.ts';
 import { parseAnswer } from './parse.ts';

@@ -143,7 +143,7 @@ export function tokenize(given: string, hasThousands: boolean): Token[] {
   }
 }
 
-/** Where the brace at `open` is closed; −1 if nowhere. */
+/** Index of the brace that closes the one at `open`; −1 if none does. */
 export function closingBrace(text: string, open: number): number {
   let depth = 0;
   for (let at = open; at < text.length; at++) {

@@ -240,7 +240,7 @@ export function compareValues(a: Value, b: Value): 'equal' | 'unequal' | 'unclea
   return error > 1e-7 * Math.max(1e-3, size(x), size(y)) ? 'unclear' : 'equal';
 }
 
-/** As a real number; undefined if it is complex. */
+/** The value as a real number; undefined if it is complex. */
 export function realOf(value: Value): number | undefined {
   const { re, im } = toApproximate(value);
   return im === 0 ? re : undefined;

@@ -47,9 +47,9 @@ export interface VerlWords {
  * on the command line, their page in the docs and verl's keys are read from it.
  */
 export interface Definition<A extends Settings, L extends Settings, More extends object> {
-  /** As YAML has it. */
+  /** The algorithm's name in YAML. */
   readonly name: string;
-  /** As in the paper, for logs. */
+  /** The algorithm's name in its paper, for logs. */
   readonly title: string;
   readonly advantage: Advantage<A>;
   /** Absent: the clipped ratio. */

@@ -5,7 +5,7 @@ import type { TokenDifference } from './retokenised.ts';
 
 export interface RunSummary {
   readonly id: string;
-  /** As it was named on the command line. */
+  /** The run's name as given on the command line. */
   readonly name: string;
   /** `live`: written to within the last minute; `stopped`: neither finished nor written to. */
   readonly state: 'live' | 'finished' | 'stopped' | 'empty';
@@ -68,7 +68,7 @@ export interface AttemptRow {
 export interface StepView {
   readonly step: number;
   readonly attempts: readonly AttemptRow[];
-  /** By task index: the first words that the model was given. */
+  /** The first words of the prompt, by task index. */
   readonly titles: Readonly<Record<number, string>>;
   /** By position: the first words of the last reply. None where the step's file is too large to read for a list. */
   readonly replies: readonly string[];
@@ -143,7 +143,7 @@ export interface StepFailures {
   readonly failures: readonly FailureRow[];
 }
 
-/** Where a task was attempted. */
+/** Every place where a task was attempted. */
 export interface TaskPlaces {
   readonly taskIndex: number;
   readonly steps: readonly number[];

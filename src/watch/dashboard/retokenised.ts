@@ -1,4 +1,4 @@
-/** Where two ways to write the same text in tokens part. */
+/** Where two tokenizations of the same text differ. */
 export interface TokenDifference {
   /** Range of the sampled tokens: [start, end). */
   readonly start: number;
@@ -40,7 +40,7 @@ export function tokenDifferences(sampled: Written, again: Written): TokenDiffere
   return found.flatMap((difference) => trimmed(difference, sampled, again));
 }
 
-/** Without the tokens that are the same at both ends. */
+/** Removes the tokens that are the same at both ends. */
 function trimmed(
   { start, end, from, to }: { start: number; end: number; from: number; to: number },
   sampled: Written,

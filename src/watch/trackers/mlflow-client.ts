@@ -10,7 +10,7 @@ export interface MlflowClient {
   readonly headers: Readonly<Record<string, string>>;
   get(path: string, query: Readonly<Record<string, string>>, signal: AbortSignal): Promise<unknown>;
   post(path: string, body: object, signal: AbortSignal): Promise<unknown>;
-  /** By name, made if there is none. */
+  /** The experiment with this name, created if there is none. */
   experimentId(name: string, signal: AbortSignal): Promise<string>;
 }
 
