@@ -41,5 +41,5 @@ export class EngineError extends RollcallError {
   }
 }
 
-/** A trainer failed, or refused what it was asked. */
+/** A trainer failed, or refused a call. */
 export class TrainerError extends RollcallError {}

@@ -107,7 +107,7 @@ export function resolveOptions<T>(given: TrainOptions<T>): ResolvedOptions<T> {
   return { ...resolved, ...parts };
 }
 
-/** Run files are not type-checked, and an array of rows is what one thinks of first. */
+/** Run files are not type-checked, and many users will try an array of rows first. */
 export function checkDatasets<T>({
   tasks,
   validation = {},

@@ -61,7 +61,7 @@ export interface RunOwners<T extends object> {
 }
 
 /**
- * All that lives as long as a run. A step is `source.take`, `update`, `publish`, `record`, and `checkpoint` where one is
+ * Everything that lives as long as a run. A step is `source.take`, `update`, `publish`, `record`, and `checkpoint` where one is
  * due: each takes what the one before it returned, and train.ts shows them in their order.
  */
 export class Run<T extends object> {

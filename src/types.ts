@@ -151,7 +151,7 @@ export interface Trajectory<T = Task> {
   readonly taskIndex: number;
   readonly task: T;
   readonly attempt: number;
-  /** The validation set that the task is of; absent in training. */
+  /** The validation set that the task belongs to; absent in training. */
   readonly evaluation?: string;
   readonly segments: readonly Segment[];
   readonly messages: readonly Message[];

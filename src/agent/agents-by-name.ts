@@ -36,11 +36,11 @@ export interface AgentsByNameOptions<T> {
   /** For tasks that name none. */
   readonly default: string;
   readonly nameOf?: (task: T) => string | undefined;
-  /** Said once: tools are given, but a task runs an agent that offers none. */
+  /** Reported once: tools are given, but a task runs an agent that offers none. */
   readonly warn?: (message: string) => void;
 }
 
-/** One agent that hands each task to the one it names. */
+/** One agent that passes each task to the agent that the task names. */
 export function agentsByName<T = Task>(options: AgentsByNameOptions<T>): Agent<T> {
   const { agents, nameOf = agentNameOf, warn } = options;
   const find = (name: string): Agent<T> => {

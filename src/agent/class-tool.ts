@@ -24,7 +24,7 @@ export interface ClassTool {
   release?(instanceId: string, kwargs: Kwargs): Maybe<void>;
 }
 
-/** How the file or the run wants results cut. */
+/** How the file or the run limits results. */
 export interface ResultLimits {
   readonly charactersPerResult?: number;
   readonly keep?: Tool['keep'];

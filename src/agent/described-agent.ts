@@ -105,7 +105,7 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
   }
 }
 
-/** Nothing is silently off: a row that names a tool means it to be offered. */
+/** Nothing is silently off: a tool that a row names must be offered. */
 function checkOffered({ tools = [] }: TaskRow, known: readonly Tool[]): void {
   const missing = tools.filter((name) => !known.some((one) => one.name === name));
   if (missing.length === 0) return;

@@ -80,7 +80,7 @@ export async function loadToolFile(path: string, limits: ResultLimits = {}): Pro
   return toolsFromConfig(list, { directory: dirname(resolve(path)), source: path, limits });
 }
 
-/** The entries of such a list, wherever it stands. Modules are relative to `directory`. */
+/** The entries of such a list, wherever it is. Modules are relative to `directory`. */
 export async function toolsFromConfig(
   list: readonly unknown[],
   { directory, source, limits = {} }: { directory: string; source: string; limits?: ResultLimits },

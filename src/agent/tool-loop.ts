@@ -9,7 +9,7 @@ type Prompt = string | readonly Message[];
 
 /** Options of `toolLoop`: the prompt, the tools, when to stop. */
 export interface ToolLoopOptions<T> {
-  /** The user's first words, or the whole dialogue so far; of the task, or the same for all. */
+  /** The user's first message, or the whole dialogue so far; a function of the task, or the same for all. */
   readonly prompt: Prompt | ((task: T, context: Pick<AgentContext<T>, 'image'>) => Prompt | Promise<Prompt>);
   readonly system?: string;
   readonly tools?: readonly Tool[];

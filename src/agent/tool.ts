@@ -12,7 +12,7 @@ export interface TrajectorySoFar {
   readonly attempt: number;
   readonly messages: readonly Message[];
   readonly turns: readonly Turn[];
-  /** Shared with the agent, and handed to rewards and the log. */
+  /** Shared with the agent, and passed to rewards and the log. */
   readonly extra: Record<string, unknown>;
 }
 
@@ -22,7 +22,7 @@ export interface ToolContext<State = undefined> {
   readonly state: State;
   readonly task: Task;
   readonly trajectory: TrajectorySoFar;
-  /** Keeps an image with the run, for `images` of a result. */
+  /** Stores an image with the run, for `images` of a result. */
   readonly image: ImageBlobs['put'];
   /** The run's clock. */
   readonly clock: Clock;
@@ -30,10 +30,10 @@ export interface ToolContext<State = undefined> {
   readonly signal: AbortSignal;
 }
 
-/** Text and JSON go to the model as they are; the long form adds what is not for the model. */
+/** A tool's result. Text and JSON go to the model as they are; the long form adds what is not for the model. */
 export type ToolOutput = string | number | boolean | null | undefined | ToolResult | object;
 
-/** The whole form of what a tool returns: text for the model, images, a reward, metrics. */
+/** The long form of a tool's result: text for the model, images, a reward, metrics. */
 export interface ToolResult {
   readonly content: string;
   readonly images?: readonly ImageRef[];
@@ -55,12 +55,12 @@ export interface ToolOptions<Schema extends InputSchema, State> {
   run(input: InputOf<Schema>, context: ToolContext<State>): ToolOutput | Promise<ToolOutput>;
   /** Makes a trajectory's state, at its first call of this tool. A failure is the environment's, not the model's. */
   open?(context: Omit<ToolContext, 'state'>): State | Promise<State>;
-  /** The opened state's worth when the trajectory has ended, before `close`; in `extra.toolScores`. */
+  /** Scores the opened state when the trajectory has ended, before `close`; the score is in `extra.toolScores`. */
   score?(context: ToolContext<State>): number | Promise<number>;
   /** Runs once for each `open` that succeeded, however the trajectory ended. */
   close?(context: ToolContext<State>): void | Promise<void>;
   readonly timeoutMs?: number;
-  /** Same input, same result, no effect: results may be cached for the whole run. Cannot have `open`. */
+  /** Same input, same result, no side effect: results may be cached for the whole run. Cannot have `open`. */
   readonly pure?: boolean;
   /** Instead of `limits.tokensPerToolResult`. */
   readonly tokensPerResult?: number;
@@ -85,7 +85,7 @@ export interface Tool extends OfferedTool {
   close(context: ToolContext<unknown>): void | Promise<void>;
 }
 
-/** Tools that share something with an end, such as the connection to a tool server. */
+/** Tools that share something that must be closed, such as the connection to a tool server. */
 export interface ToolBox {
   readonly tools: readonly Tool[];
   close(): Promise<void>;

@@ -48,7 +48,7 @@ const IMAGE_TOKENS = [
   '<image_soft_token>',
   '<start_of_image>',
 ];
-/** The day that Llama's templates tell when they cannot ask. */
+/** The day that Llama's templates write when no date is given. */
 const DEFAULT_DATE = new Date('2024-07-26T12:00:00Z');
 const NO_GUARD: Guard = (text) => text;
 

@@ -54,7 +54,7 @@ export interface Chat {
   answer(reply: ChatReply, runs: readonly OutsideRun[]): void;
   /** Takes a reply out of training; it stays in the context. */
   exclude(reply: ChatReply): void;
-  /** Step credit of a reply. */
+  /** Sets the step reward of a reply. */
   reward(reply: ChatReply, value: number): void;
 }
 

@@ -52,11 +52,11 @@ export interface ExtendRequest {
 /** Messages ⇄ tokens for one model, exactly. Everything is synchronous and a function of its arguments. */
 export interface ChatFormat {
   readonly family: string;
-  /** Name of the tool-call format, such as `hermes`; `unknown` where the template betrays none. */
+  /** Name of the tool-call format, such as `hermes`; `unknown` where the template shows none. */
   readonly toolFormat: string;
   /** With an unknown format: the known ones that share most marks with the template. */
   readonly nearestToolFormats?: readonly string[];
-  /** Ids that end a reply; hand all of them to the engine. */
+  /** Ids that end a reply; pass all of them to the engine. */
   readonly stopIds: readonly number[];
   readonly vocabularySize: number;
   /**
@@ -75,7 +75,7 @@ export interface ChatFormat {
   parseReply(ids: Int32Array, tools: Tools, firstCall?: number): Reply;
   /** The same, while the ids arrive. */
   streamReply(tools: Tools, firstCall?: number): ReplyStream;
-  /** All tokens, special ones too. */
+  /** The text of all tokens, including special ones. */
   decode(ids: Int32Array): string;
   /** Plain text; that of special tokens stays text. For counting and shortening what goes into a message. */
   encodeText(text: string): Int32Array;

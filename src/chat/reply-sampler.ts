@@ -28,7 +28,7 @@ export interface Prompt {
 
 /** What one reply is sampled with, where it differs from the chat. */
 export interface SampleOptions extends Partial<Omit<SamplingParams, 'seed' | 'stopIds'>> {
-  /** False: sampled, but not trained. A reply of another temperature, truncation or penalty than the run's is never trained. */
+  /** False: sampled, but not trained. A reply whose temperature, truncation or penalty differs from the run's is never trained. */
   readonly trained?: boolean;
 }
 

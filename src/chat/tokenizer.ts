@@ -22,7 +22,7 @@ export interface Tokenizer {
   encodeText(text: string): Int32Array;
   /** Guarded text (see added-tokens.ts): only what is not broken becomes added tokens. */
   encodeGuarded(guarded: string): Int32Array;
-  /** All tokens; an id outside the vocabulary is nothing. */
+  /** The text of all tokens; an id outside the vocabulary gives no text. */
   decode(ids: Int32Array): string;
   /** The same as guarded text: an added token and its look-alike can be told apart. */
   decodeGuarded(ids: Int32Array): string;

@@ -81,7 +81,7 @@ export class Fleet {
     this.letGo(member);
   }
 
-  /** Takes a server out, until weights have been sent to it again or for good; throws if none is left. */
+  /** Removes a server, until weights have been sent to it again or permanently; throws if none is left. */
   exclude(name: string, why: string, forGood: boolean): void {
     const member = this.#members.find((one) => one.name === name);
     if (!member) return;

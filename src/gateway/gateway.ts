@@ -46,7 +46,7 @@ export interface GatewayOptions extends Partial<RouteRules> {
   readonly clock?: Clock;
   /** Called when a server is lost, comes back, or is removed. */
   readonly log?: (line: string) => void;
-  /** The run's: once it aborts, no server is waited for. */
+  /** The run's signal: once it aborts, nothing waits for a server. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -83,7 +83,7 @@ export class Gateway implements InferenceServer {
   readonly #clock: Clock;
   readonly #admission: Admission | undefined;
   readonly #ceiling: CeilingRules | undefined;
-  /** Policies go by the servers' memory, so nothing is sent before it is known. */
+  /** Policies need the servers' memory sizes, so nothing is sent before these are known. */
   #firstReports: Promise<unknown> | undefined;
 
   constructor(servers: readonly InferenceServer[], options: GatewayOptions) {
@@ -202,7 +202,7 @@ export class Gateway implements InferenceServer {
     return this.#fleet.members.map(statusOf);
   }
 
-  /** Takes a server out, until weights have been sent to it again or for good; throws if none is left. */
+  /** Removes a server, until weights have been sent to it again or permanently; throws if none is left. */
   exclude(name: string, why: string, { forGood = false } = {}): void {
     this.#fleet.exclude(name, why, forGood);
   }

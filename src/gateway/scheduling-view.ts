@@ -4,13 +4,13 @@ import type { RequestPlace } from '../inference/server.ts';
 export interface WaitingRequest {
   readonly id: string;
   readonly trajectory: string;
-  /** Absent for requests from outside a run. */
+  /** Place in the run; absent for requests from outside a run. */
   readonly place: RequestPlace | undefined;
   /** Tokens of its context so far. */
   readonly contextTokens: number;
   /** Tokens that its trajectory will still sample, from its siblings and from history. */
   readonly predictedTokens: number;
-  /** Nothing is known of its task yet: no attempt at it has ended. */
+  /** Nothing is known about its task yet: no attempt at it has ended. */
   readonly unknown: boolean;
   /** When it came, and when the first request of its trajectory did; milliseconds of the gateway's clock. */
   readonly since: number;
@@ -38,7 +38,7 @@ export interface ServerView {
 /** What a scheduling policy sees: waiting requests and servers. */
 export interface SchedulingView {
   readonly now: number;
-  /** In order of arrival. */
+  /** Waiting requests, in order of arrival. */
   readonly waiting: readonly WaitingRequest[];
   readonly servers: readonly ServerView[];
 }
@@ -51,5 +51,5 @@ export type Decision =
   | { readonly kind: 'send'; readonly request: WaitingRequest; readonly server: ServerView }
   | { readonly kind: 'pause'; readonly request: WaitingRequest };
 
-/** Asked again after every decision. Pure: the same view gives the same answer. */
+/** A scheduling policy. It is called again after every decision and must be pure: the same view gives the same answer. */
 export type Policy = (view: SchedulingView) => Decision | undefined;

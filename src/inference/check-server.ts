@@ -14,7 +14,7 @@ export interface CheckedServer extends InferenceServer {
 }
 
 export interface Expected {
-  /** A text, and the run's own ids of it. */
+  /** A text, and its ids in the run's tokenizer. */
   readonly text: string;
   readonly ids: Int32Array;
   readonly vocabulary: number;

@@ -32,7 +32,7 @@ export interface HttpServerOptions extends HttpOptions {
 
 /** How an engine is started as a process. */
 export interface LaunchRecipe {
-  /** Found in PATH unless it is a path. */
+  /** The program; found in PATH unless it is a path. */
   readonly program: string;
   /** The Python package behind it, which `pip install` gets and which tells its version; absent where there is none. */
   readonly package?: string;
@@ -51,7 +51,7 @@ export interface LaunchRecipe {
 /** How many servers are started, on which ports and GPUs. */
 export interface LaunchOptions {
   readonly model: string;
-  /** The first server's; each further one takes the next. */
+  /** Port of the first server; each further one takes the next. */
   readonly portStart: number;
   readonly replicas: number;
   /** GPUs of one server. */
@@ -63,7 +63,7 @@ export interface LaunchOptions {
   readonly gpus?: readonly string[];
   /** Instead of the recipe's: a path of `vllm`, or of the `python3` that has SGLang. */
   readonly program?: string;
-  /** Further words of the command line. */
+  /** More flags for the command line. */
   readonly flags?: readonly string[];
   readonly environment?: Readonly<Record<string, string>>;
   /** The servers can free the GPU's memory for a trainer that shares it. */
@@ -72,7 +72,7 @@ export interface LaunchOptions {
   readonly loraRank?: number;
 }
 
-/** One process to start: its program, its words and its environment. */
+/** One process to start: its program, its arguments and its environment. */
 export interface LaunchCommand {
   readonly program: string;
   readonly arguments: readonly string[];

@@ -36,11 +36,11 @@ export interface RequestPlace {
 
 /** A request for tokens: the prompt's ids and how to sample. */
 export interface GenerateRequest {
-  /** Unique in flight; never a prefix of another id. */
+  /** Id of the request: unique in flight, never a prefix of another id. */
   readonly id: string;
-  /** Sticky routing and cache label. */
+  /** Id of the trajectory, for routing to the same server and for its cache. */
   readonly trajectory: string;
-  /** Unexpanded: one placeholder id per image. */
+  /** Ids of the prompt, not expanded: one placeholder id per image. */
   readonly prompt: Int32Array;
   readonly images?: readonly ImageRef[];
   readonly sampling: SamplingParams;
@@ -49,7 +49,7 @@ export interface GenerateRequest {
   readonly place?: RequestPlace;
   readonly scorePrompt?: boolean;
   readonly signal?: AbortSignal;
-  /** Streaming: tokens as they are sampled. */
+  /** Called with tokens as they are sampled, for streaming. */
   onTokens?(ids: Int32Array, logprobs: Float32Array): void;
 }
 
@@ -123,7 +123,7 @@ export type ServerAbility =
   /** The same request with the same seed gets the same reply. */
   | 'seeds';
 
-/** How a server stands, as it reports it. */
+/** The load of a server, as it reports it. */
 export interface ServerLoad {
   readonly running: number;
   /** Requests that wait in the server itself. */
@@ -141,9 +141,9 @@ export interface ServerLoad {
 /** An engine that makes tokens: ids in, ids out; no text, no messages, no templates. */
 export interface InferenceServer {
   info(): Promise<ServerInfo>;
-  /** Cheap; never generates. */
+  /** Whether the server answers; cheap, never generates. */
   ready(signal?: AbortSignal): Promise<boolean>;
-  /** Cheap; undefined where the server does not tell. */
+  /** The server's load; cheap; undefined where the server does not report it. */
   load?(signal?: AbortSignal): Promise<ServerLoad | undefined>;
   generate(request: GenerateRequest): Promise<GenerateResult>;
   /** `abort` returns partials, `wait` lets running requests finish, `keep` freezes them in place. */

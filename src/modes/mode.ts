@@ -30,7 +30,7 @@ export interface Mode {
 /** Values of the fields that a mode does not read. */
 export const MODE_DEFAULTS: Mode = { kind: 'synchronous', staleness: 1, extraTasks: 0, extraAttempts: 0 };
 
-/** Roll out, train, and so on: exactly on-policy and the same run for the same seed, but all wait for the slowest. */
+/** Roll out, train, repeat: exactly on-policy and the same run for the same seed, but everything waits for the slowest. */
 export function synchronous(): Mode {
   return MODE_DEFAULTS;
 }
@@ -63,16 +63,16 @@ export function partial({
 }
 
 /**
- * More is started than is needed, the first to finish count and the rest is cancelled: on-policy without the tail, at the
- * price of wasted tokens and a lean towards what is short. `tasks` begin again in the next step; `attempts` do not.
+ * More is started than is needed, the first to finish count and the rest are cancelled: on-policy without the tail, at the
+ * price of wasted tokens and a bias towards what is short. `tasks` begin again in the next step; `attempts` do not.
  */
 export function overSample({ tasks = 0, attempts = 0 }: { tasks?: number; attempts?: number }): Mode {
   return { ...MODE_DEFAULTS, kind: 'over-sample', extraTasks: tasks, extraAttempts: attempts };
 }
 
 /**
- * As over-sampling, but the tasks that lose wait until a whole step of them is there, and in that step nobody is cut
- * (RollPacker): on-policy, no lean towards short tasks in the long run, at the price of the losers' first tokens.
+ * As over-sampling, but the tasks that lose wait until a whole step of them is there, and in that step nothing is cut off
+ * (RollPacker): on-policy, no bias towards short tasks in the long run, at the price of the losers' first tokens.
  */
 export function tailRounds({
   extraTasks,
@@ -100,7 +100,7 @@ export const isOffPolicy = ({ kind }: Mode): boolean =>
 /** Whether groups are judged one by one, as they end, and not a round at a time. */
 export const takesFirst = ({ kind }: Mode): boolean => kind !== 'synchronous' && kind !== 'one-step-off';
 
-/** Refuses what says nothing, or nothing sensible. */
+/** Refuses values that mean nothing. */
 export function checkMode(mode: Mode, tasksPerStep: number): void {
   const { kind, staleness, extraTasks, extraAttempts } = mode;
   for (const name of ['staleness', 'extraTasks', 'extraAttempts'] as const) {

@@ -181,7 +181,7 @@ export const PLAIN = {
 
 /** The plain, serialisable options, all of them set. */
 export type PlainOptions = TreeValues<typeof PLAIN>;
-/** The same as somebody gives them: what is left out has its default. */
+/** The options as a user gives them: what is left out has its default. */
 export type GivenOptions = TreeGiven<typeof PLAIN>;
 
 /** The plain options among others. */

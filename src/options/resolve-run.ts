@@ -28,7 +28,7 @@ export interface RunRequest {
 /** A run described as data, with everything that was accepted, ignored or refused. */
 export interface ResolvedRun {
   readonly options: DescribedRun;
-  /** Our paths that somebody set, with the key it was given under. */
+  /** Our options that were set, each with the key under which it was given. */
   readonly given: ReadonlyMap<string, string>;
   /** One line for each key that changes nothing here, and why. */
   readonly notes: readonly string[];

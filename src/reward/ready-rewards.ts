@@ -73,7 +73,7 @@ export function formatReward<T = Task>(pattern: RegExp, options: RewardOptions =
   return reward<T>('format', ({ trajectory }) => (trajectory.text.search(pattern) >= 0 ? 1 : 0), options);
 }
 
-/** 0 up to `freeTokens` sampled tokens, then down in a line to −1 at `maxTokens` and after. */
+/** 0 up to `freeTokens` sampled tokens, then falling linearly to −1 at `maxTokens` and beyond. */
 export function lengthReward<T = Task>({
   freeTokens,
   maxTokens,
@@ -92,7 +92,7 @@ export function lengthReward<T = Task>({
 const sampledTokens = ({ segments }: Trajectory<unknown>) =>
   segments.reduce((sum, { sampled }) => sum + sampled.reduce((count, one) => count + one, 0), 0);
 
-/** The sum of what tools and simulated users gave on the way. */
+/** The sum of the step rewards that tools and simulated users gave. */
 export function stepsReward<T = Task>(options: RewardOptions = {}): TrajectoryReward<T> {
   return reward<T>(
     'steps',

@@ -5,7 +5,7 @@ export interface RewardContext<T = Task> {
   readonly task: T;
   readonly trajectory: Trajectory<T>;
   /**
-   * All that followed the first prompt, tool results included, special tokens removed: verl's `solution_str`. Where
+   * Everything after the first prompt, tool results included, special tokens removed: verl's `solution_str`. Where
    * no tokenizer is at hand (a stop condition, `rollcall score`) it is the last reply.
    */
   readonly solution: string;
@@ -31,7 +31,7 @@ export interface TrajectoryReward<T = Task> extends Named {
 
 /** What a reward of several trajectories is given: a whole group or a whole batch. */
 export interface SharedContext<T = Task> {
-  /** Those that ended well enough to be scored; a failed one is not among them. */
+  /** The trajectories that can be scored; failed ones are not among them. */
   readonly trajectories: readonly Trajectory<T>[];
   readonly signal: AbortSignal;
 }

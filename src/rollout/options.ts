@@ -26,7 +26,7 @@ export interface RolloutOptions<T = Task> {
   readonly seed: number;
   /** First part of trajectory ids. */
   readonly name?: string;
-  /** The validation set that the tasks are of; their ids are kept apart from those of training. */
+  /** The validation set that the tasks belong to; their ids are kept apart from those of training. */
   readonly evaluation?: string;
   /** Trajectories in progress at once. */
   readonly concurrency?: number;

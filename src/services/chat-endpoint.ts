@@ -1,4 +1,4 @@
-/** An LLM over any OpenAI-compatible endpoint: asked within limits, asked again when it fails, never beyond its cost. */
+/** An LLM over any OpenAI-compatible endpoint: requests stay within limits, are retried on failure, and never exceed the cost limit. */
 
 import { ConfigError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
@@ -8,7 +8,7 @@ import { type RequestLimiter, type RequestLimits, requestLimiter } from './rate-
 
 /** Where a chat model is served, with its limits and prices. */
 export interface ChatEndpointOptions {
-  /** Up to and including `/v1`. */
+  /** Base URL, up to and including `/v1`. */
   readonly url: string;
   readonly model: string;
   readonly apiKey?: string;

@@ -11,7 +11,7 @@ export type ImageSource = Uint8Array | { readonly bytes: Uint8Array } | { readon
 
 /** Images by the hash of their bytes: the run directory's `blobs/`. */
 export interface ImageBlobs {
-  /** Keeps an image, once; throws a DatasetError for what is none. */
+  /** Stores an image once; throws a DatasetError for what is not an image. */
   put(source: ImageSource): Promise<ImageRef>;
   read(image: ImageRef): Promise<Uint8Array>;
 }
@@ -19,7 +19,7 @@ export interface ImageBlobs {
 /** Side of a token in pixels where nothing else is said: Qwen's vision models merge 2 × 2 patches of 14. */
 const PIXELS_PER_TOKEN = 28;
 
-/** Keeps images in a folder under the hash of their content. */
+/** Stores images in a folder under the hash of their content. */
 export function imageBlobs(
   folder: string,
   { pixelsPerToken = PIXELS_PER_TOKEN }: { readonly pixelsPerToken?: number | undefined } = {},
@@ -61,7 +61,7 @@ export function imageBlobs(
 /** For work outside of a run: a folder of this machine, which all such work shares. */
 export const temporaryImages = (): ImageBlobs => imageBlobs(join(tmpdir(), 'rollcall-images'));
 
-/** As the model's own image processor says, in Qwen's words; undefined where it says nothing. */
+/** Settings of the model's own image processor, under Qwen's names; undefined where it has none. */
 export async function pixelsPerTokenOf(model: string): Promise<number | undefined> {
   const text = await readFile(join(model, 'preprocessor_config.json'), 'utf8').catch(() => '{}');
   const { patch_size: patch, merge_size: merge } = JSON.parse(text) as Record<string, unknown>;

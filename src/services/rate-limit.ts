@@ -1,10 +1,10 @@
-/** How often and how much a service may be asked. One implementation for tools, judges and simulated users. */
+/** Limits on the requests to a service. One implementation for tools, judges and simulated users. */
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import { semaphore } from '../lib/semaphore.ts';
 
 /**
- * A bucket that starts full and fills steadily; takers are served in the order they came. One who wants more than
- * the bucket holds waits until as much has flowed in, and leaves a debt that those behind wait out.
+ * A bucket that starts full and fills steadily; takers are served in order of arrival. A request for more than
+ * the bucket holds waits until that much has flowed in, and the requests behind it wait until the debt is paid.
  */
 export function tokenBucket({
   capacity,
@@ -36,9 +36,9 @@ export function rateLimit(perSecond: number, clock: Clock): (signal?: AbortSigna
   return (signal) => take(1, signal);
 }
 
-/** How many requests and tokens a minute a service may be asked. */
+/** How many requests and tokens a minute a service may get. */
 export interface RequestLimits {
-  /** At once. */
+  /** Requests at the same time. */
   readonly concurrency?: number;
   readonly requestsPerMinute?: number;
   readonly tokensPerMinute?: number;

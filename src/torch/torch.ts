@@ -39,7 +39,7 @@ export interface TorchOptions {
   readonly precision?: 'float32' | 'bfloat16';
   /** Share of the layers whose activations are computed again in the backward; default 1. */
   readonly recompute?: number;
-  /** Parameters and optimizer state in the memory of the host. */
+  /** Keep parameters and optimizer state in host memory. */
   readonly offload?: boolean;
   /** Layers and head by `torch.compile`: faster after the first minutes. */
   readonly compile?: boolean;

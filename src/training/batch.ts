@@ -4,7 +4,7 @@ import type { Group, ImageRef, Scored, Segment, Trajectory, Turn } from '../type
 import type { Algorithm, Overlong } from './algorithm.ts';
 
 /**
- * From groups of attempts to what a trainer eats. This is the only place that decides which tokens are trained,
+ * From groups of attempts to what a trainer takes. This is the only place that decides which tokens are trained,
  * which attempts count in a group's statistics and which token carries a reward; `micro-batches.ts` turns the sequences
  * into rows of the trainer's port.
  */

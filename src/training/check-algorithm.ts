@@ -14,7 +14,7 @@ const OUTPUT_WORDS: Readonly<Record<Output, string>> = {
   value: 'values',
 };
 
-/** Refuses, before anything starts, what cannot work. */
+/** Throws, before anything starts, for combinations that cannot work. */
 export function checkAlgorithm(algorithm: Algorithm, setting: AlgorithmSetting): void {
   const advantage = openAdvantage(algorithm.advantage);
   const loss = openLoss(algorithm.loss);

@@ -233,7 +233,7 @@ export const corrections = {
     weights: { level: 'sequence', outside: 'truncate', bounds: [0, high], normalize: false },
     rejection: [{ statistic: 'sequence-sum-k1', bounds: [low, high] }],
   }),
-  /** Sequences whose mean log-ratio is off are left out. */
+  /** Sequences whose mean log-ratio is outside the bounds are left out. */
   geometricRejection: (low = 0.999, high = 1.001): CorrectionOptions => ({
     rejection: [{ statistic: 'sequence-mean-k1', bounds: [low, high] }],
   }),

@@ -18,7 +18,7 @@ export interface Row {
   readonly images?: readonly { readonly at: number; readonly image: ImageRef }[];
 }
 
-/** Per asked output one array per row, of the row's length; 0 where not a target. */
+/** For each requested output, one array per row, of the row's length; 0 where not a target. */
 export type Outputs = { readonly [K in Output]?: readonly Float32Array[] };
 
 /** Loss gradients by each output, same shapes as `Outputs`. Summed over rows and calls, never averaged. */

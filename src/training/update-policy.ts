@@ -106,7 +106,7 @@ export interface GuardOptions {
 export interface UpdateProgress {
   readonly phase: 'old' | 'reference' | 'values' | 'critic' | 'actor';
   readonly done: number;
-  /** In rows. */
+  /** Number of rows. */
   readonly total: number;
 }
 
@@ -156,7 +156,7 @@ export async function updatePolicy(given: UpdateOptions): Promise<UpdateResult> 
   }
 }
 
-/** Sets the batch aside; then throws, or says what was skipped. */
+/** Saves the batch; then throws, or reports what was skipped. */
 async function skipOrStop(
   options: ResolvedUpdate,
   error: NonFiniteError,

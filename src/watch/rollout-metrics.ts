@@ -62,7 +62,7 @@ export function endName(end: Scored['trajectory']['end']): string {
   }
 }
 
-/** A single attempt is not compared with others of its task: it lacks nothing. */
+/** A single attempt is not compared with others of its task, so nothing is missing. */
 function hasNoSpread({ attempts }: Group): boolean {
   const rewards = attempts.flatMap((attempt) => attempt.reward ?? []);
   return attempts.length > 1 && rewards.every((reward) => reward === rewards[0]);

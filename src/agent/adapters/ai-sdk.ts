@@ -164,7 +164,7 @@ function failedCallsOf(prompt: LanguageModelV3Prompt): ReadonlySet<string> {
   );
 }
 
-/** A call that could not be read is a call whose input does not parse: the SDK answers it as an error. */
+/** A call that could not be read is a call whose input does not parse: the SDK answers it with an error. */
 function contentOf(reply: ChatReply): LanguageModelV3Content[] {
   const { content, reasoning, toolCalls, problems } = reply;
   return [

@@ -114,7 +114,7 @@ async function readAnswer(directory: string, key: string): Promise<HumanAnswer |
   return { text, done, ...(rating !== undefined && { rating }) };
 }
 
-/** Those without an answer, the oldest first. */
+/** Questions without an answer, the oldest first. */
 export async function openQuestions(directory: string): Promise<HumanQuestion[]> {
   const files = existsSync(directory) ? await readdir(directory) : [];
   const open = files.flatMap((file) => {

@@ -39,7 +39,7 @@ export const gsm8kInteraction = (name = 'gsm8k'): Interaction =>
 /** What a scripted user says, in order. */
 export interface ScriptedUserOptions {
   readonly name?: string;
-  /** Said one after the other; after the last the dialogue is over. The row's `answers` go before. */
+  /** Answers given in turn; after the last the dialogue is over. The row's `answers` override them. */
   readonly answers?: readonly string[];
   /** The dialogue is over, and the reply worth 1, once a reply matches. */
   readonly until?: RegExp;
@@ -96,7 +96,7 @@ export function llmInteraction({
   });
 }
 
-/** Tool results and system prompts are not for the user's ears. */
+/** The simulated user does not see tool results and system prompts. */
 function flipped(messages: readonly Message[]): EndpointMessage[] {
   return messages.flatMap((message): EndpointMessage[] => {
     if (message.role === 'assistant')

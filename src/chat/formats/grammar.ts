@@ -25,7 +25,7 @@ export type Sink =
 /** A stretch of a reply between marks. */
 export interface Block {
   readonly open: string;
-  /** The first of these closes it; with none, it goes on to the end of the reply. */
+  /** The first of these closes it; with none, it continues to the end of the reply. */
   readonly close: readonly string[];
   /** Marks that end it too, and begin what comes next. */
   readonly until?: readonly string[];

@@ -66,10 +66,10 @@ export const MODEL_SIZES = {
   },
 } as const satisfies Record<string, Shape>;
 
-/** The name of a ready shape for fresh models. */
+/** The name of a ready shape for new models. */
 export type ModelSize = keyof typeof MODEL_SIZES;
 
-/** The folder, shape and tokenizer of a fresh model. */
+/** The folder, shape and tokenizer of a new model with random weights. */
 export interface CreateModelOptions {
   readonly directory: string;
   readonly size: ModelSize;

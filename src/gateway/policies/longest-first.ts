@@ -3,7 +3,7 @@ import { type BudgetRules, withinBudget } from './budget.ts';
 import { byArrival, byStep } from './choose.ts';
 
 /**
- * As `programs`, but who is likely to take longest begins first, so that the batch does not end with one straggler
+ * As `programs`, but the trajectory that is likely to take longest begins first, so that the batch does not end with one straggler
  * (longest processing time first; StreamRL, Heddle). Lengths are guessed from siblings: one attempt at each task goes
  * ahead of the others as a probe (Seer, arXiv 2511.14617).
  */

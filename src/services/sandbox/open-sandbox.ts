@@ -5,7 +5,7 @@ import { openPythonSandbox } from './python.ts';
 import { openQuickJs } from './quickjs.ts';
 import { DEFAULT_SANDBOX_LIMITS, type Sandbox, type SandboxOptions } from './sandbox.ts';
 
-/** Throws a ConfigError, with what to install, where this platform cannot contain the language. */
+/** Throws a ConfigError that says what to install if this platform cannot contain the language. */
 export async function openSandbox(
   language: Sandbox['language'],
   { concurrency = 2 * availableParallelism(), ...options }: SandboxOptions = {},

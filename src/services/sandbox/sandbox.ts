@@ -1,5 +1,5 @@
 /**
- * Runs code that nobody vouches for. What runs inside sees no host files, no network, no environment and no other
+ * Runs untrusted code. What runs inside sees no host files, no network, no environment and no other
  * process, and is ended at its limits. Where a platform cannot give that, the sandbox is refused, never weakened.
  */
 /** The most time, memory, processes and output that code may take. */
@@ -42,7 +42,7 @@ export interface SandboxRunOptions {
 /** `system`: the operating system contains the process. `interpreter`: the language's interpreter does, alone. */
 export type Boundary = 'system' | 'interpreter';
 
-/** Runs code that nobody has read. */
+/** Runs untrusted code. */
 export interface Sandbox {
   readonly language: 'javascript' | 'python';
   readonly boundary: Boundary;

@@ -23,7 +23,7 @@ export interface SymbolicOptions {
 const LONGEST = 400;
 const PACKAGE = '@cortex-js/compute-engine';
 
-/** Throws a ConfigError, with what to install, where the engine is not there. Threads start when they are needed. */
+/** Throws a ConfigError that says what to install if the engine is missing. Threads start when they are needed. */
 export function openSymbolicMaths({ milliseconds = 5000, threads = 1 }: SymbolicOptions = {}): SymbolicMaths {
   try {
     createRequire(import.meta.url).resolve(PACKAGE);

@@ -23,7 +23,7 @@ export interface CommonOptions {
   readonly loss?: Algorithm['loss'];
 }
 
-/** Settings that several algorithms share: in YAML they stand beside the name, not in a group of one algorithm. */
+/** Settings that several algorithms share: in YAML they are beside the name, not in a group of one algorithm. */
 export const SHARED = {
   normalizeByStd: setting(flag, true, 'Divide by the standard deviation of the group, as in the GRPO paper.'),
   discount: setting(share, 1, 'Tokens of a reply are one decision.'),

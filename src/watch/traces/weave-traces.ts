@@ -14,7 +14,7 @@ export interface WeaveTracesOptions extends TraceOptions {
 
 const WEAVE_URL = 'https://trace.wandb.ai';
 
-/** Traces to W&B Weave, by its OTLP door. */
+/** Traces to W&B Weave, through its OTLP endpoint. */
 export function weaveTraces({
   project,
   environment = process.env,

@@ -45,7 +45,7 @@ function record(data: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** CRC32C, rotated and shifted as TFRecord wants it, so that a checksum of checksums is not trivial. */
+/** CRC32C, rotated and shifted as TFRecord requires, so that a checksum of checksums is not trivial. */
 function maskedChecksum(data: Uint8Array): number {
   const checksum = crc32c.buf(data) >>> 0;
   return (((checksum >>> 15) | (checksum << 17)) + 0xa282ead8) >>> 0;
