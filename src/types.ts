@@ -160,7 +160,7 @@ export interface Trajectory<T = Task> {
   readonly text: string;
   readonly end: End;
   readonly spans: readonly Span[];
-  /** What an agent wants to hand to rewards or the log. */
+  /** What an agent passes on to rewards and the log. */
   readonly extra: Readonly<Record<string, unknown>>;
   /** Set by the agent itself (`context.reward`), instead of by reward functions. */
   readonly ownReward?: number;

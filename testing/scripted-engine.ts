@@ -110,7 +110,7 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
         inFlight--;
       }
     },
-    // Requests in progress go on: a script is not made of weights.
+    // Requests in progress continue: a script has no weights.
     pause: async () => {
       if (resumed) return;
       let resume = () => {};

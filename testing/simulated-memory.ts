@@ -10,7 +10,7 @@ export class SimulatedMemory {
   /** Tokens of blocks that requests hold, each block once, and of what is not yet a block. */
   #held = 0;
   readonly #blocks = new Map<number, SimulatedBlock>();
-  /** A ring of the blocks nobody holds, in the order in which they go. */
+  /** A ring of the blocks that no request holds, in the order in which they are dropped. */
   readonly #idle = new SimulatedBlock(-1);
   #idleCount = 0;
 
@@ -23,7 +23,7 @@ export class SimulatedMemory {
     return this.#held;
   }
 
-  /** Tokens that can be had, by forgetting what nobody holds. */
+  /** Tokens that are free, or become free by dropping blocks that no request holds. */
   get available(): number {
     return this.capacity - this.#held;
   }
@@ -80,7 +80,7 @@ export class SimulatedMemory {
     }
   }
 
-  /** Forgets every block that nobody holds. */
+  /** Drops every block that no request holds. */
   flush(): void {
     while (this.#idleCount > 0) this.#forget(this.#idle.next);
   }

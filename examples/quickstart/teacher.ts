@@ -2,7 +2,7 @@ import { type Agent, type ChatFormat, type Limits, rollout, type Segment } from 
 import type { Tokenizer } from 'rollcall/chat';
 import type { GenerateRequest, InferenceServer } from 'rollcall/ports';
 
-/** A task and how somebody dealt with it. */
+/** A task and the replies that demonstrate it. */
 export interface Demonstration<T> {
   readonly task: T;
   /** What the model is to say, turn by turn; tools and users answer in between. */

@@ -68,7 +68,7 @@ export async function serveToolsOnHttp(
           cancelTimer();
           cancelTimer = clock.timer(idleMs, () => {
             if (session.calls() > 0) touch();
-            else void close().catch(() => {}); // a tool that fails to close has nobody left to tell
+            else void close().catch(() => {}); // the session has ended, so a tool that fails to close cannot be reported
           });
         };
         touch();

@@ -49,7 +49,7 @@ type RecordedChat = Chat & { record(): ChatRecord };
 
 /** An agent that does not listen to its signal is left behind after this long. */
 const GRACE_MS = 2_000;
-/** While it waits for a server: longer than a server has to hand over what it made of an aborted request. */
+/** While it waits for a server: longer than a server may take to return what it sampled for an aborted request. */
 const ANSWER_MS = 6_000;
 
 export async function runTrajectory<T>(setup: TrajectorySetup<T>): Promise<Trajectory<T>> {
@@ -192,7 +192,7 @@ class Life<T> {
     return why ? { kind: 'truncated', why } : { kind: 'completed' };
   }
 
-  /** Scores and closes the tools. A score that cannot be had ends the trajectory as a reward that fails does. */
+  /** Scores and closes the tools. A score that fails ends the trajectory as a failed reward does. */
   async #closeTools(end: End): Promise<End> {
     const start = this.#spans.now();
     const isScored = end.kind === 'completed' || end.kind === 'truncated';

@@ -23,7 +23,7 @@ export interface ChatFormatOptions {
   /** The model's own stop ids: `eos_token_id` of its generation config. */
   readonly eosIds?: readonly number[];
   /**
-   * What becomes of earlier reasoning when the dialogue goes on. `all`: it stays, as sampled, whatever the
+   * What happens to earlier reasoning when the dialogue continues. `all`: it stays, as sampled, whatever the
    * template would do. `toolCycle`: it stays while tools answer; when a user speaks, the template decides.
    * `template`: the template decides at each turn. Where it rewrites the past, a new segment begins.
    */

@@ -17,7 +17,7 @@ import type { Message, ToolCall } from '../types.ts';
  * | GLM                     | nothing                 | `<|user|>`, `<|observation|>`, which open the next message |
  * | any, cut by its length  |                         | no stop token         | the whole tail      |
  *
- * The tail is read off the template, so a family nobody named follows the same rule; the self-test proves it.
+ * The tail is read off the template, so a family that is not listed follows the same rule; the self-test proves it.
  */
 export interface Junction {
   readonly tail: Int32Array;

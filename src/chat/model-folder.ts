@@ -87,7 +87,7 @@ async function fromHub(name: string, local: string, options: ModelFolderOptions)
   }
 }
 
-/** Adds the token, which need not be one of huggingface.co, for the hub alone: files may lie elsewhere. */
+/** Adds the token, which need not be one of huggingface.co, only for the hub: files may be elsewhere. */
 function hubFetch(
   { url: hubUrl, token }: Hub,
   timeoutMs: number,

@@ -2,7 +2,7 @@ import { ConfigError } from '../errors.ts';
 import type { Content, ImageRef, Message, ToolSchema } from '../types.ts';
 import { pythonJson, type RenderTemplate, type TemplateMessage, TemplateRefusal } from './template.ts';
 
-/** In which form a template takes what Python programs may hand it in several. */
+/** The form in which a template takes values that Python programs may pass in several forms. */
 export interface TemplateShape {
   readonly callArguments: 'object' | 'string';
   /** Content of an assistant message that only calls. */

@@ -8,7 +8,7 @@ export interface PlacedImage {
   readonly image: ImageRef;
 }
 
-/** Ids that nobody sampled: a prompt, or what answers a reply. `at` counts from the first of these ids. */
+/** Ids that were not sampled: a prompt, or what answers a reply. `at` counts from the first of these ids. */
 export interface Rendered {
   readonly ids: Int32Array;
   readonly images: readonly PlacedImage[];

@@ -87,7 +87,7 @@ export function registerFork(program: Command): void {
 
 export interface Fork {
   readonly original: StoredTrajectory;
-  /** A run directory with the continuations alone. */
+  /** A run directory with only the continuations. */
   readonly directory: string;
   readonly groups: readonly Group[];
 }

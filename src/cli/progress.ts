@@ -3,7 +3,7 @@ import type { Progress } from '../options.ts';
 import type { StepReport } from '../run.ts';
 
 /**
- * What a person sees while a run goes on. On a terminal: one status line that is redrawn, with the time left of
+ * What a person sees during a run. On a terminal: one status line that is redrawn, with the time left of
  * the phase and of the run, and a line per finished step above it. Elsewhere (nohup, CI): only the lines per step, no
  * cursor codes.
  */

@@ -97,7 +97,7 @@ export async function modelOf(run: string): Promise<string> {
     model: string;
     evaluation?: string;
   };
-  // An evaluation lies in RUN/evaluations/SET.
+  // An evaluation is in RUN/evaluations/SET.
   const checkpoint = await readLatestCheckpoint(
     options.evaluation === undefined ? run : join(run, '..', '..'),
   );

@@ -117,7 +117,7 @@ function elementsOf(name: string, type: ColumnType): SchemaElement[] {
   return [{ name, repetition_type, type: physical[type] as NonNullable<SchemaElement['type']> }];
 }
 
-/** A value in the form the parquet writer wants for its column. Throws where the column cannot hold it. */
+/** A value in the form that the parquet writer needs for its column. Throws where the column cannot hold it. */
 export function fitValue(value: unknown, type: ColumnType): unknown {
   if (value === null || value === undefined) return undefined;
   if (typeof type === 'object' && 'list' in type && Array.isArray(value)) {

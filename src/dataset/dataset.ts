@@ -14,7 +14,7 @@ export interface DatasetItem<T> {
 
 /**
  * Rows in an order. The order is a list of row numbers, so a position in it is one integer, reading goes on at any
- * position in exactly the same order, and nothing but the row at hand is in memory.
+ * position in exactly the same order, and only the current row is in memory.
  */
 export interface Dataset<T> {
   readonly name: string;

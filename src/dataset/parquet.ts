@@ -13,7 +13,7 @@ import { ParquetColumn } from './parquet-column.ts';
 import { compileField, type ReadValue } from './parquet-rows.ts';
 import type { DataRow, Source } from './source.ts';
 
-/** Decompressed row groups kept, the least recently used dropped first; the one at hand is always kept. */
+/** Decompressed row groups kept, the least recently used dropped first; the current one is always kept. */
 const CACHE_BYTES = 64 * 2 ** 20;
 
 /**

@@ -3,7 +3,7 @@ import type { DatasetError } from '../errors.ts';
 /** A row as a file holds it. */
 export type DataRow = Readonly<Record<string, unknown>>;
 
-/** Rows by number. `read` answers at once what it has at hand, so that a scan does not wait on every row. */
+/** Rows by number. `read` returns at once what is in memory, so that a scan does not wait on every row. */
 export interface Source {
   /** For messages: the file. */
   readonly name: string;
@@ -57,7 +57,7 @@ export function joinSources(sources: readonly Source[]): Source {
     count,
     ...(hasRuns && {
       runs: sources.flatMap((source, which) => (source.runs ?? [0]).map((start) => start + starts[which]!)),
-      // Each file has its own memory, so the smallest is what is surely at hand.
+      // Each file has its own memory, so only the smallest is certain to be in memory.
       rowsAtHand: Math.min(...sources.map((source) => source.rowsAtHand ?? Number.POSITIVE_INFINITY)),
     }),
     read: (index) => {

@@ -1,6 +1,6 @@
 import { EngineError } from '../errors.ts';
 
-/** How long a server has to hand over what it made of an aborted request, before the socket is closed on it. */
+/** How long a server may take to return what it sampled for an aborted request, before the socket is closed. */
 const GRACE_MS = 5000;
 
 /**

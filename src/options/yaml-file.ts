@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { isMap, isPair, isScalar, LineCounter, parseDocument } from 'yaml';
 import { ConfigError } from '../errors.ts';
 
-/** A value somebody gave, and where. */
+/** A value that was given, and where. */
 export interface Leaf {
   readonly key: string;
   readonly value: unknown;

@@ -6,7 +6,7 @@ export interface RewardContext<T = Task> {
   readonly trajectory: Trajectory<T>;
   /**
    * Everything after the first prompt, tool results included, special tokens removed: verl's `solution_str`. Where
-   * no tokenizer is at hand (a stop condition, `rollcall score`) it is the last reply.
+   * there is no tokenizer (a stop condition, `rollcall score`) it is the last reply.
    */
   readonly solution: string;
   /** Aborts when the reward is out of time or the run stops. */

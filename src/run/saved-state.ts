@@ -15,7 +15,7 @@ export interface RunState {
   readonly schedule?: SavedSchedule | undefined;
 }
 
-/** Groups that are done lie beside it (watch/checkpoint-groups.ts), in the same order. */
+/** Finished groups are stored beside it (watch/checkpoint-groups.ts), in the same order. */
 interface SavedSchedule extends Omit<ScheduleState<unknown>, 'finished'> {
   readonly finished: readonly Omit<FinishedGroup<unknown>, 'group'>[];
 }

@@ -7,7 +7,7 @@ import { readStepIndex, readTrajectory, writeTrajectories } from './trajectory-s
 
 /**
  * Groups that were rolled out and not yet trained on, in the folder `groups/` of a checkpoint: their trajectories as a
- * step's are stored, and in groups.json what that does not hold, which attempts belong together and where images lie.
+ * step's are stored, and in groups.json what that does not hold, which attempts belong together and where images are.
  */
 interface GroupsFile {
   readonly format: number;

@@ -7,7 +7,7 @@ import { writeTrajectories } from './trajectory-store.ts';
 
 /**
  * What was sampled to measure the policy, by validation set: `evaluations/SET/` is laid out as a run directory with
- * trajectories alone, so that all that shows a run shows it too.
+ * only trajectories, so that everything that shows a run can show it too.
  */
 export async function writeEvaluations(
   directory: string,

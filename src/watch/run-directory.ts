@@ -154,7 +154,7 @@ export async function readLatestCheckpoint(directory: string): Promise<Checkpoin
   return { step, path, state };
 }
 
-/** Moves what lies past `step` into `discarded/`, so that a resumed run never shows two versions of one step. */
+/** Moves everything after `step` into `discarded/`, so that a resumed run never shows two versions of one step. */
 export async function discardPast(directory: string, step: number, stamp: string): Promise<void> {
   const paths = runPaths(directory);
   const bin = join(paths.discarded, stamp);

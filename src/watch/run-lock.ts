@@ -48,7 +48,7 @@ async function readOwner(path: string): Promise<Owner | undefined> {
 }
 
 function isAlive({ pid, host }: Owner, path: string): boolean {
-  if (host !== hostname()) return false; // nobody can tell
+  if (host !== hostname()) return false; // cannot be checked from this machine
   if (pid === process.pid) return held.has(path);
   try {
     process.kill(pid, 0);

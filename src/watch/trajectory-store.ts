@@ -12,7 +12,7 @@ import { RUN_FORMAT, runPaths } from './run-directory.ts';
  *
  *   step_N.jsonl        a line per trajectory: messages, turns, ends, spans, rewards
  *   step_N.tokens       their segments' columns, little-endian, one segment after the other
- *   step_N.index.json   per trajectory its scalars, and where its line and its segments lie
+ *   step_N.index.json   per trajectory its scalars, and where its line and its segments are
  *
  * A segment of n tokens takes 29·n bytes, column by column, in the order of COLUMNS. So a viewer reads the
  * index, and then exactly one line and one slice per trajectory it shows.

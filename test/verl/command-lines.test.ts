@@ -297,7 +297,7 @@ reward_shaping:
   });
 });
 
-describe('the script that seeds 000, 003 and 004 run, run_qwen2.5-3b_gsm8k_multiturn.sh', () => {
+describe("verl's script run_qwen2.5-3b_gsm8k_multiturn.sh", () => {
   test('resolves as a whole', async () => {
     const { options, refused, notes } = await fromLine(
       `

@@ -1,4 +1,4 @@
-/** What the server knows, asked once. In a report the answers lie in the page itself. */
+/** What the server knows, fetched once. In a report the answers are in the page itself. */
 import { useEffect, useState, useSyncExternalStore } from 'react';
 import type { RunList } from '../../src/watch/dashboard/api.ts';
 

@@ -192,7 +192,7 @@ function usageOf({ ids, promptTokens }: ChatReply): LanguageModelV3GenerateResul
   };
 }
 
-/** The whole reply at once: what trains is complete replies, and nobody watches them being typed. */
+/** The whole reply at once: training needs complete replies, and nobody watches them being typed. */
 function streamOf(result: LanguageModelV3GenerateResult): ReadableStream<LanguageModelV3StreamPart> {
   const { content, finishReason, usage, providerMetadata, warnings } = result;
   const parts: LanguageModelV3StreamPart[] = [{ type: 'stream-start', warnings }];

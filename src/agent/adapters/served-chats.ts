@@ -1,6 +1,6 @@
 /**
  * Chats behind an interface that has none: agent frameworks send the whole list of messages with every request. A
- * list that extends one already served, reply included, goes on in that chat, whose tokens stay as they were sampled;
+ * list that extends one already served, reply included, continues that chat, whose tokens stay as they were sampled;
  * only what is new is encoded. Any other list is a new chat, and so a new segment.
  */
 import type { Chat, ChatReply, OutsideRun } from '../../chat/chat.ts';

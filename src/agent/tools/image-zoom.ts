@@ -1,7 +1,7 @@
 /**
  * A tool that answers with an image: verl's `ImageZoomInTool`, as DeepEyes uses it. The row brings the image
  * (`tools_kwargs.NAME.create_kwargs.image`: a file, a data URL, or bytes), a call names a box in its pixels, and the
- * model is shown what lies in it. Crops are kept with the run's images, or in the folder `config.blobs`.
+ * model is shown its pixels. Crops are kept with the run's images, or in the folder `config.blobs`.
  */
 import { resolve } from 'node:path';
 import type { Image } from '@napi-rs/canvas';

@@ -163,7 +163,7 @@ export class Head {
     this.#kernels.matmul({ x, packed: weights.head, y: this.#logits, m: count, n: vocabulary, k: hidden });
   }
 
-  /** Penalizes the logits in place and returns where they lie as they were. */
+  /** Penalizes the logits in place and returns the address of a copy of the originals. */
   #penalize(sequences: readonly RunningSequence[], from: number, rows: number): Pointer {
     const kernels = this.#kernels;
     const { vocabulary } = this.#config;

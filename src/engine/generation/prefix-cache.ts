@@ -1,7 +1,7 @@
 /**
  * Which block of K/V storage holds which tokens: a radix tree whose nodes are blocks of ids. What one sequence
  * has computed, any later or concurrent sequence with the same first ids uses: full blocks are shared, and of a
- * block that is only partly the same the rows are copied. Blocks that nobody holds stay until space is needed;
+ * block that is only partly the same the rows are copied. Blocks that no request holds stay until space is needed;
  * then the least recently used leaf goes first.
  *
  * A path is one sequence's way down the tree. Its last node may be partly filled, and only its owner appends to it;
@@ -135,7 +135,7 @@ export class PrefixCache {
     }
   }
 
-  /** Makes room for `count` more tokens; false, with what could be had kept, when blocks run out. */
+  /** Makes room for `count` more tokens; false when blocks run out; those taken until then are kept. */
   reserve(path: CachePath, count: number): boolean {
     const needed = Math.ceil((path.length + count) / this.blockTokens);
     while (path.blocks < needed) {

@@ -48,7 +48,7 @@ export class Scheduler {
     if (index >= 0) line.splice(index, 1);
   }
 
-  /** Takes all running requests (of one adapter, or all) off their blocks; they go on by computing them again. */
+  /** Takes all running requests (of one adapter, or all) off their blocks; they continue by computing them again. */
   retract(adapter?: string): void {
     for (const sequence of [...this.#running]) {
       if (adapter === undefined || sequence.adapter === adapter) this.#retreat(sequence);

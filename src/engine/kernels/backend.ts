@@ -1,4 +1,4 @@
-/** One build of the C kernels, as its loader hands it over. `KernelSet` makes the typed interface of it. */
+/** One build of the C kernels, as its loader returns it. `KernelSet` makes the typed interface from it. */
 export interface Backend {
   readonly kind: 'native' | 'wasm';
   readonly description: string;
@@ -14,7 +14,7 @@ export interface Backend {
   run(op: number): number;
   /** Makes addresses below `end` usable; false where there is no more memory. */
   setHeap(end: number, workspace: number, workspaceBytes: number): boolean;
-  /** A buffer and the offset in it at which `bytes` bytes from `address` lie. */
+  /** A buffer, and the offset in it of the `bytes` bytes from `address` on. */
   locate(address: number, bytes: number): { readonly buffer: ArrayBufferLike; readonly offset: number };
   close(): Promise<void>;
 }

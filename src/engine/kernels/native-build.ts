@@ -79,7 +79,7 @@ async function cacheDirectory(): Promise<string> {
   ]) {
     try {
       await mkdir(candidate, { recursive: true, mode: 0o700 });
-      // What lies in it is loaded as code: it must be ours, and nobody else may write to it.
+      // Its files are loaded as code: it must be ours, and nobody else may write to it.
       const { uid, mode } = await stat(candidate);
       if (process.getuid && (uid !== process.getuid() || mode & 0o022)) continue;
       const probe = join(candidate, `.probe-${randomBytes(6).toString('hex')}`);

@@ -1,4 +1,4 @@
-/** Model folders in the Hugging Face layout: what lies on disk, and how it is replaced without a torn state. */
+/** Model folders in the Hugging Face layout: what is on disk, and how it is replaced atomically. */
 import {
   closeSync,
   existsSync,

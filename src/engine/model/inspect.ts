@@ -4,7 +4,7 @@ import { readModelConfig, readWeightPrecisions } from './files.ts';
 import { activationBytes, trainerBytes } from './memory.ts';
 import { countParameters } from './weights.ts';
 
-/** What a person wants to know of a model folder; its weights are checked by name and shape, not read. */
+/** What a person wants to know about a model folder; its weights are checked by name and shape, not read. */
 export function inspectModel(directory: string): Record<string, string | number | boolean> {
   const config = readModelConfig(directory);
   const megabytes = (bytes: number) => Math.round(bytes / 1e6);

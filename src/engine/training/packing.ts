@@ -6,12 +6,12 @@ export interface Packing {
   /** What is computed: each row's own tokens up to the last one a target needs. */
   readonly ids: Int32Array;
   readonly positions: Int32Array;
-  /** Rows with own tokens, for attention. A row's prefix lies in another row's tokens. */
+  /** Rows with own tokens, for attention. A row's prefix is in another row's tokens. */
   readonly rowStart: Int32Array;
   readonly rowLength: Int32Array;
   readonly prefixStart: Int32Array;
   readonly prefixLength: Int32Array;
-  /** Targets, row by row: where the predicting state lies in `ids`, and the id it should predict. */
+  /** Targets, row by row: the position of the predicting state in `ids`, and the id it should predict. */
   readonly targetStates: Int32Array;
   readonly targetIds: Int32Array;
 }

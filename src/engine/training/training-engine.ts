@@ -103,7 +103,7 @@ export class TrainingEngine {
     return this.#steps;
   }
 
-  /** Outputs alone, a few thousand tokens at a time. */
+  /** Computes outputs only, a few thousand tokens at a time. */
   score(rows: readonly Row[], options: RunOptions): Outputs {
     this.#checkRun(rows, options);
     const outputs = emptyOutputs(rows, options.outputs);

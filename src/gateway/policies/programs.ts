@@ -3,7 +3,7 @@ import { type BudgetRules, withinBudget } from './budget.ts';
 import { byArrival, byStep } from './choose.ts';
 
 /**
- * Trajectories as whole programs: those whose context a server keeps go on first, then those that were begun, then new
+ * Trajectories as whole programs: those whose context a server keeps continue first, then those that were begun, then new
  * ones as far as K/V memory goes. For more trajectories than the servers' memory holds; otherwise as `firstCome`.
  */
 export function programs(rules: Partial<BudgetRules> = {}): Policy {

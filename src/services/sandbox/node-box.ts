@@ -1,5 +1,5 @@
 /**
- * A Node process for code that nobody vouches for. `system`: in bubblewrap, where the C library, Node and the few files
+ * A Node process for untrusted code. `system`: in bubblewrap, where the C library, Node and the few files
  * of its program are all there is. `interpreter`: a separate process with an empty environment, under Node's
  * permissions; what runs in it must not be able to run machine code.
  */

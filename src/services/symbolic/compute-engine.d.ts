@@ -1,5 +1,5 @@
 /**
- * The part of `@cortex-js/compute-engine` that symbolic-worker.ts uses. The package wants a newer Node than this one
+ * The part of `@cortex-js/compute-engine` that symbolic-worker.ts uses. The package needs a newer Node than this one
  * does, so it is not installed with it and its own types may be absent.
  */
 declare module '@cortex-js/compute-engine' {

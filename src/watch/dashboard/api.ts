@@ -100,7 +100,7 @@ export interface TrajectoryView {
   readonly count: number;
   readonly trajectory: StoredTrajectory;
   readonly segments: readonly TokenColumns[];
-  /** Why there are no texts, where the tokenizer cannot be had. */
+  /** Why there are no texts, where the tokenizer is not available. */
   readonly withoutTexts: string | null;
 }
 

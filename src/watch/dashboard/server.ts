@@ -107,7 +107,7 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
   };
   const runOf = (context: Context) =>
     watched.find((run) => run.id === context.req.param('run')) ?? missing('run');
-  /** Images of forks and evaluations lie with their run. */
+  /** Images of forks and evaluations are stored with their run. */
   const ownerOf = (run: WatchedRun): WatchedRun => {
     const parent = watched.find(({ id }) => id === run.parent);
     return parent ? ownerOf(parent) : run;

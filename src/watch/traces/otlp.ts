@@ -77,7 +77,7 @@ export function traceTracker(
       const spans: TraceSpan[] = [];
       for (const scored of trajectories) {
         spans.push(...trajectorySpans(scored, context));
-        await setImmediate(); // what trajectories that go on have to do comes first
+        await setImmediate(); // the work of running trajectories comes first
       }
       const body = encode(spans);
       const headers = { 'content-type': 'application/x-protobuf', ...(await target.headers()) };

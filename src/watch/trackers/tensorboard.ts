@@ -14,7 +14,7 @@ export interface TensorBoardOptions {
 
 /**
  * Event files that TensorBoard reads: TFRecords of `tensorboard.Event` messages, a scalar per metric. A resumed run
- * begins another file in the same folder, and says in it that what lies past its first step is void.
+ * begins another file in the same folder, and says in it that everything after its first step is void.
  */
 export function tensorboard({ directory }: TensorBoardOptions): Tracker {
   let file: GrowingFile | undefined;
