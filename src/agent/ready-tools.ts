@@ -1,4 +1,4 @@
-/** Tools that come with Rollcall, by the class names that verl's examples give them. */
+/** Tools that come with Rollcall, by name. */
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
 import type { Tool } from './tool.ts';
@@ -11,7 +11,8 @@ import { imageZoomTool } from './tools/image-zoom.ts';
 import { localSearchTool, readDocuments } from './tools/local-search.ts';
 import { symbolicTool } from './tools/symbolic-tool.ts';
 
-type MakeTool = (
+/** Makes a tool from what a tool file says about it. */
+export type MakeTool = (
   config: Readonly<Record<string, unknown>>,
   schema: ToolSchema | undefined,
   limits: ResultLimits,
@@ -34,35 +35,18 @@ const anyCode: MakeTool = (config, schema, limits) =>
     ? openCodeTool(config, schema, limits)
     : sandboxTool(config, schema, limits);
 
-/** Ready tools by the last part of their Python class path. */
-const BY_CLASS: Readonly<Record<string, MakeTool>> = {
-  Gsm8kTool: (_, schema, limits) => gsm8kTool(schema, limits),
-  Geo3kTool: (_, schema, limits) => geo3kTool(schema, limits),
-  SearchTool: anySearch,
-  SandboxFusionTool: sandboxTool,
-  CustomSandboxFusionTool: sandboxTool,
-  ImageZoomInTool: imageZoomTool,
-};
-
-/** Ready tools by their name in the short form. */
-const BY_NAME: Readonly<Record<string, MakeTool>> = {
+/** Ready tools by their name in the short form of a tool file. */
+export const READY_TOOLS = {
   calculator: (_, schema = CALCULATOR_SCHEMA) => calculatorTool(schema),
-  calc_gsm8k_reward: BY_CLASS.Gsm8kTool!,
-  calc_geo3k_reward: BY_CLASS.Geo3kTool!,
+  calc_gsm8k_reward: (_, schema, limits) => gsm8kTool(schema, limits),
+  calc_geo3k_reward: (_, schema, limits) => geo3kTool(schema, limits),
   search: anySearch,
   code_interpreter: anyCode,
   geometry_calculator: (_, schema) => geometryTool(schema),
   angle_solver: (_, schema) => angleTool(schema),
   symbolic_maths: (_, schema) => symbolicTool(undefined, schema),
   image_zoom_in_tool: imageZoomTool,
-};
+} satisfies Readonly<Record<string, MakeTool>>;
 
-export const readyToolOfClass = (className: string): MakeTool | undefined =>
-  own(BY_CLASS, className.split('.').at(-1)!);
-export const readyToolNamed = (name: string): MakeTool | undefined => own(BY_NAME, name);
-export const readyToolNames = (): string[] => Object.keys(BY_NAME);
-export const readyToolClasses = (): string[] => Object.keys(BY_CLASS);
-
-function own<V>(table: Readonly<Record<string, V>>, key: string): V | undefined {
-  return Object.hasOwn(table, key) ? table[key] : undefined;
-}
+export const isReadyTool = (name: string): name is keyof typeof READY_TOOLS =>
+  Object.hasOwn(READY_TOOLS, name);

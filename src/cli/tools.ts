@@ -2,10 +2,10 @@ import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Tool, ToolBox } from '../agent/tool.ts';
-import { loadToolFile } from '../agent/tool-file.ts';
 import { ConfigError } from '../errors.ts';
 import { loadExport } from '../lib/load-export.ts';
 import { loadOptional } from '../lib/optional-package.ts';
+import { loadToolFile } from '../verl/tool-file.ts';
 import { port, positive } from './number.ts';
 
 export function registerTools(program: Command): void {

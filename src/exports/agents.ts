@@ -1,20 +1,6 @@
 /** `rollcall/agents`: ready agents, agents by name and from files, stop conditions, and the words of a dialogue. */
 
 export type { AgentOptions, ChatOptions, Model } from '../agent/agent.ts';
-export { type AgentModuleOptions, loadAgent, loadAgentFile } from '../agent/agent-file.ts';
-export {
-  type AgentsByNameOptions,
-  agentsByName,
-  type BuiltInAgentOptions,
-  builtInAgents,
-} from '../agent/agents-by-name.ts';
-export {
-  type AgentDescription,
-  type DescribedAgentOptions,
-  type OpenedAgent,
-  openDescribedAgent,
-  type ToolsDescription,
-} from '../agent/described-agent.ts';
 export {
   failedToolCalls,
   isCorrect,
@@ -28,3 +14,17 @@ export { singleTurn, type ToolLoopOptions } from '../agent/tool-loop.ts';
 export type { ChatReply, OutsideRun } from '../chat/chat.ts';
 export type { SampleOptions } from '../chat/reply-sampler.ts';
 export type { Content, ContentPart, End, ImageRef, Problem, Span } from '../types.ts';
+export { type AgentModuleOptions, loadAgent, loadAgentFile } from '../verl/agent-file.ts';
+export {
+  type AgentsByNameOptions,
+  agentsByName,
+  type BuiltInAgentOptions,
+  builtInAgents,
+} from '../verl/agents-by-name.ts';
+export {
+  type AgentDescription,
+  type DescribedAgentOptions,
+  type OpenedAgent,
+  openDescribedAgent,
+  type ToolsDescription,
+} from '../verl/described-agent.ts';

@@ -13,7 +13,6 @@ export type {
   ToolResult,
   TrajectorySoFar,
 } from '../agent/tool.ts';
-export { loadToolFile, toolsFromConfig } from '../agent/tool-file.ts';
 export {
   type A2aExtension,
   type A2aSkill,
@@ -35,3 +34,4 @@ export {
 export { symbolicTool } from '../agent/tools/symbolic-tool.ts';
 export { evaluateExpression } from '../lib/expression.ts';
 export type { JsonSchema, ToolCall, ToolRun, ToolSchema } from '../types.ts';
+export { loadToolFile, toolsFromConfig } from '../verl/tool-file.ts';

@@ -1,6 +1,5 @@
 /** `rollcall/users`: simulated and human users who answer the agent. */
 
-export { type ClassInteraction, classInteraction } from '../agent/interactions/class-interaction.ts';
 export {
   answerQuestion,
   type HumanAnswer,
@@ -17,14 +16,15 @@ export {
   type UserTurn,
 } from '../agent/interactions/interaction.ts';
 export {
-  type Interactions,
-  interactionOf,
-  loadInteractionFile,
-} from '../agent/interactions/interaction-file.ts';
-export {
   gsm8kInteraction,
   type LlmUserOptions,
   llmInteraction,
   type ScriptedUserOptions,
   scriptedInteraction,
 } from '../agent/interactions/ready-interactions.ts';
+export { type ClassInteraction, classInteraction } from '../verl/class-interaction.ts';
+export {
+  type Interactions,
+  interactionOf,
+  loadInteractionFile,
+} from '../verl/interaction-file.ts';

@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises';
-import { openDescribedAgent } from '../agent/described-agent.ts';
 import { loadChatFormat } from '../chat/model-files.ts';
 import type { Dataset } from '../dataset/dataset.ts';
 import { expandHome, openDataset } from '../dataset/open.ts';
@@ -11,6 +10,7 @@ import type { ChatOverrides, TrainOptions } from '../options.ts';
 import { openDescribedRewards } from '../reward/described-rewards.ts';
 import { describedAlgorithm } from '../training/described-algorithm.ts';
 import type { Message, ToolSchema } from '../types.ts';
+import { openDescribedAgent } from '../verl/described-agent.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleServers } from './assemble-servers.ts';
 import { plainOf } from './plain-options.ts';

@@ -2,13 +2,14 @@
  * Agents chosen per task by name, as verl's `agent_name` column does: `single_turn_agent`, `tool_agent` (also
  * `tool_agent_loop`), `react_agent`, and those of an agent-loop file. A batch may mix them.
  */
+
+import { type Agent, agent } from '../agent/agent.ts';
+import type { Stop } from '../agent/stops.ts';
+import type { Tool } from '../agent/tool.ts';
+import { singleTurn, type ToolLoopOptions, toolLoop } from '../agent/tool-loop.ts';
 import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
 import type { Task } from '../types.ts';
-import { type Agent, agent } from './agent.ts';
-import type { Stop } from './stops.ts';
-import type { Tool } from './tool.ts';
-import { singleTurn, type ToolLoopOptions, toolLoop } from './tool-loop.ts';
 
 /** What the built-in agents share: tools, users, stop conditions. */
 export interface BuiltInAgentOptions<T> {

@@ -18,14 +18,22 @@ import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
+import { type ClassTool, classTool, type ResultLimits } from '../agent/class-tool.ts';
+import { type McpServerConfig, mcpTools } from '../agent/mcp.ts';
+import { isReadyTool, READY_TOOLS } from '../agent/ready-tools.ts';
+import {
+  checkToolNames,
+  type Tool,
+  type ToolBox,
+  type ToolContext,
+  type ToolOutput,
+  tool,
+} from '../agent/tool.ts';
 import { ConfigError } from '../errors.ts';
 import { messageOf } from '../lib/error-message.ts';
 import { loadExport } from '../lib/load-export.ts';
 import type { ToolSchema } from '../types.ts';
-import { type ClassTool, classTool, type ResultLimits } from './class-tool.ts';
-import { type McpServerConfig, mcpTools } from './mcp.ts';
-import { readyToolClasses, readyToolNamed, readyToolNames, readyToolOfClass } from './ready-tools.ts';
-import { checkToolNames, type Tool, type ToolBox, type ToolContext, type ToolOutput, tool } from './tool.ts';
+import { TOOL_CLASSES } from './tool-classes.ts';
 
 const someParameters = z.record(z.string(), z.unknown());
 const parameters = someParameters.default({ type: 'object', properties: {}, required: [] });
@@ -165,11 +173,13 @@ async function fromClassEntry(
     const exported = await loadExport(name, directory, where);
     return fromExport(exported, { config: config ?? {}, schema: schema ?? undefined, where, limits });
   }
-  const make = readyToolOfClass(name);
-  if (make) return [await make(config ?? {}, schema ?? undefined, limits)];
+  const last = name.split('.').at(-1)!;
+  if (Object.hasOwn(TOOL_CLASSES, last)) {
+    return [await TOOL_CLASSES[last]!(config ?? {}, schema ?? undefined, limits)];
+  }
   throw new ConfigError(
     `${where}: class_name '${name}' is a Python class that has no counterpart here. Write the tool in TypeScript and ` +
-      `name it \`path.ts#Export\`, the path relative to ${directory}; ready are ${readyToolClasses().join(', ')}`,
+      `name it \`path.ts#Export\`, the path relative to ${directory}; ready are ${Object.keys(TOOL_CLASSES).join(', ')}`,
   );
 }
 
@@ -187,11 +197,12 @@ async function fromShortEntry(
     const exported = await loadExport(module, directory, where);
     return fromExport(exported, { config: config ?? {}, schema, where, limits });
   }
-  const make = readyToolNamed(name);
   const isOnlyNamed = description === undefined && given === undefined;
-  if (make) return [await make(config ?? {}, isOnlyNamed ? undefined : schema, limits)];
+  if (isReadyTool(name)) {
+    return [await READY_TOOLS[name](config ?? {}, isOnlyNamed ? undefined : schema, limits)];
+  }
   throw new ConfigError(
-    `${where}: nothing runs the tool '${name}'; add \`module: path.ts#Export\`. Ready by name are ${readyToolNames().join(', ')}`,
+    `${where}: nothing runs the tool '${name}'; add \`module: path.ts#Export\`. Ready by name are ${Object.keys(READY_TOOLS).join(', ')}`,
   );
 }
 

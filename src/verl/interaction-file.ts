@@ -11,14 +11,18 @@ import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { ConfigError } from '../../errors.ts';
-import { messageOf } from '../../lib/error-message.ts';
-import { loadExport } from '../../lib/load-export.ts';
-import { nearest } from '../../lib/nearest.ts';
+import { humanInteractionOf } from '../agent/interactions/human.ts';
+import type { Interaction, InteractionKwargs } from '../agent/interactions/interaction.ts';
+import {
+  gsm8kInteraction,
+  llmInteractionOf,
+  scriptedInteraction,
+} from '../agent/interactions/ready-interactions.ts';
+import { ConfigError } from '../errors.ts';
+import { messageOf } from '../lib/error-message.ts';
+import { loadExport } from '../lib/load-export.ts';
+import { nearest } from '../lib/nearest.ts';
 import { type ClassInteraction, classInteraction } from './class-interaction.ts';
-import { humanInteractionOf } from './human.ts';
-import type { Interaction, InteractionKwargs } from './interaction.ts';
-import { gsm8kInteraction, llmInteractionOf, scriptedInteraction } from './ready-interactions.ts';
 
 const entrySchema = z.strictObject({
   name: z.string().nullish(),

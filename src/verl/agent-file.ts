@@ -10,11 +10,11 @@ import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
+import { type Agent, type AgentContext, agent } from '../agent/agent.ts';
+import type { Tool } from '../agent/tool.ts';
 import { ConfigError } from '../errors.ts';
 import { loadExport } from '../lib/load-export.ts';
 import type { Task } from '../types.ts';
-import { type Agent, type AgentContext, agent } from './agent.ts';
-import type { Tool } from './tool.ts';
 
 const entries = z.array(z.looseObject({ name: z.string(), _target_: z.string() }));
 

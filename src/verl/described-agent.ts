@@ -2,20 +2,21 @@
  * An agent from data: what a run file in YAML, or verl's keys, say about agents and tools. The result runs tasks in
  * verl's columns, each by the agent it names, with the tools it names.
  */
+
+import type { Agent } from '../agent/agent.ts';
+import type { ResultLimits } from '../agent/class-tool.ts';
+import { isReadyTool } from '../agent/ready-tools.ts';
+import { isCorrect, type Stop, toolSucceeded } from '../agent/stops.ts';
+import { checkToolNames, type Keep, type Tool, type ToolBox } from '../agent/tool.ts';
 import type { TaskMessage, TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
 import { loadModule } from '../lib/load-export.ts';
 import type { TrajectoryReward } from '../reward/reward.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { ContentPart, Message } from '../types.ts';
-import type { Agent } from './agent.ts';
 import { loadAgent, loadAgentFile } from './agent-file.ts';
 import { agentsByName, builtInAgents } from './agents-by-name.ts';
-import type { ResultLimits } from './class-tool.ts';
-import { type Interactions, interactionOf, loadInteractionFile } from './interactions/interaction-file.ts';
-import { readyToolNames } from './ready-tools.ts';
-import { isCorrect, type Stop, toolSucceeded } from './stops.ts';
-import { checkToolNames, type Keep, type Tool, type ToolBox } from './tool.ts';
+import { type Interactions, interactionOf, loadInteractionFile } from './interaction-file.ts';
 import { loadToolFile, toolsFromConfig } from './tool-file.ts';
 
 /** An agent as plain data, as YAML and overrides write it. */
@@ -109,7 +110,7 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
 function checkOffered({ tools = [] }: TaskRow, known: readonly Tool[]): void {
   const missing = tools.filter((name) => !known.some((one) => one.name === name));
   if (missing.length === 0) return;
-  const ready = missing.filter((name) => readyToolNames().includes(name));
+  const ready = missing.filter(isReadyTool);
   const given = known.map((one) => one.name).join(', ') || 'none';
   throw new ConfigError(
     `a row offers the tool ${missing.join(', ')}, which the run does not have; it has ${given}` +
@@ -142,9 +143,7 @@ async function openTools(described: ToolsDescription, directory: string): Promis
     boxes.push(await toolsFromConfig(described.list, { directory, source: 'tools.list', limits }));
     const given = boxes.flatMap((box) => box.tools.map((one) => one.name));
     // One that is only named may be a ready one.
-    const ready = (described.names ?? []).filter(
-      (name) => !given.includes(name) && readyToolNames().includes(name),
-    );
+    const ready = (described.names ?? []).filter((name) => !given.includes(name) && isReadyTool(name));
     const entries = ready.map((name) => ({ name }));
     boxes.push(await toolsFromConfig(entries, { directory, source: 'tools.names', limits }));
     const tools = namedTools(

@@ -1,5 +1,5 @@
-import type { Message } from '../../types.ts';
-import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
+import { type Interaction, type InteractionKwargs, interaction } from '../agent/interactions/interaction.ts';
+import type { Message } from '../types.ts';
 
 type Maybe<R> = R | Promise<R>;
 
