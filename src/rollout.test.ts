@@ -342,7 +342,7 @@ describe('a trajectory', () => {
     const kept = trajectory.turns.map(({ start, end }) =>
       trained.slice(start, end).every((flag) => flag === 1),
     );
-    expect(kept).toEqual([false, false, true]); // the second was sampled at another temperature than the run's
+    expect(kept).toEqual([false, false, true]); // the second was not sampled at the run's temperature
     expect(trajectory.turns.every(({ start, end }) => sampled.slice(start, end).every(Boolean))).toBe(true);
     expect(trajectory.turns[0]!.reward).toBe(-0.5);
     expect(trajectory.extra).toEqual({ drafts: 2 });
@@ -350,7 +350,7 @@ describe('a trajectory', () => {
 });
 
 describe('mistakes of the model', () => {
-  test('a malformed call is told to the model, and the trajectory goes on', async () => {
+  test('a malformed call is reported to the model, and the trajectory continues', async () => {
     const { trajectory } = await play({
       reply: ({ turn }) => (turn === 0 ? '<tool_call>{"name": "add", "arguments": {</tool_call>' : 'sorry'),
     });
@@ -397,7 +397,7 @@ describe('mistakes of the model', () => {
     expect(trajectory.segments[0]!.trained.at(-1)).toBe(1);
   });
 
-  test('calls beyond the cap are not run, and the model is told of each', async () => {
+  test('calls beyond the cap are not run, and the model gets a message for each', async () => {
     let runs = 0;
     const counter = tool({ name: 'count', description: '', input: {}, run: () => String(++runs) });
     const { trajectory } = await play({
@@ -547,7 +547,7 @@ describe('how a trajectory ends', () => {
     expect(stuck.trajectory.end).toEqual({ kind: 'truncated', why: 'time' });
   });
 
-  test('a reply sampled from another distribution than the run trains is not trained', async () => {
+  test('a reply that was not sampled from the distribution that the run trains is not trained', async () => {
     const sampledWith = async (...samples: Parameters<Chat['sample']>[]) => {
       const { trajectory } = await play({
         agent: agent<Question>(async ({ model }) => {

@@ -34,7 +34,7 @@ import {
 
 /** What a server is made of; milliseconds and tokens. */
 export interface SimulatedHardware {
-  /** Of every step: reading the weights, launching kernels, scheduling. */
+  /** Fixed time of every step: reading the weights, launching kernels, scheduling. */
   readonly stepMs: number;
   /** More for each request that decodes. */
   readonly sequenceMs: number;

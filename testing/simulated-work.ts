@@ -150,7 +150,7 @@ export interface PlayedTrajectory {
   readonly generateMs: number;
   readonly toolMs: number;
   readonly sampledTokens: number;
-  /** Of the weights of its first token and of its last. */
+  /** Versions of the weights that sampled its first and its last token. */
   readonly versions: readonly [number, number];
   readonly servers: readonly string[];
 }

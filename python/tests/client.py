@@ -1,4 +1,4 @@
-"""A worker group in processes of its own, and a client for it."""
+"""A worker group in separate processes, and a client for it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Workers in processes of their own, over the protocol: one, two and four ranks are one trainer."""
+"""Workers in separate processes, over the protocol: one, two and four ranks are one trainer."""
 
 import os
 import signal

@@ -48,7 +48,7 @@ const double = tool({
   run: ({ value, unit }) => `${2 * value} ${unit}`,
 });
 
-test('a tool is told to the model in the OpenAI function form, without noise', () => {
+test('the model sees a tool in the OpenAI function form, without noise', () => {
   expect(double.schema).toEqual({
     type: 'function',
     function: {

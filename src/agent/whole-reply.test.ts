@@ -8,7 +8,7 @@ const { tokenizer, format } = byteModel();
 const WHOLE = 'a reply in pieces';
 const STOP = format.stopIds[0]!;
 
-/** A server that gives up after so many tokens of what its script says; weights change between the pieces. */
+/** A server that stops after a number of tokens of its script; weights change between the pieces. */
 function givingUpAfter(...lengths: readonly number[]) {
   const engine = scriptedEngine({
     tokenizer,

@@ -298,7 +298,7 @@ function checkTurn(
   return { outcome: 'passed' };
 }
 
-/** Where the end of the reply cannot be told, its calls can still be found in what follows. */
+/** Where the end of the reply is not clear, its calls can still be found in what follows. */
 function checkCallsAlone(
   format: ChatFormat,
   rest: Int32Array,

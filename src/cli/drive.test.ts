@@ -7,7 +7,7 @@ import type { Progress } from '../options.ts';
 import { driveTraining } from './drive.ts';
 import type { ProgressDisplay } from './progress.ts';
 
-test("a run file's own signal stops its run, and its own onProgress is told as the display is", async () => {
+test("a run file's own signal stops its run, and its own onProgress is called as the display is", async () => {
   process.env['MODEL'] = await tinyModel();
   process.env['RUN'] = join(await mkdtemp(join(tmpdir(), 'rollcall-drive-')), 'run');
   const { options } = await import('../../test/runs/letters.ts');

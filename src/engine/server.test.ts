@@ -431,7 +431,7 @@ test('close rejects what is in flight and ends the thread', async () => {
   await closing.close();
 });
 
-test('requests of any shape end in a reply or in an error of their own', async () => {
+test('requests of any shape end in a reply or in their own error', async () => {
   const odd = [Number.NaN, Number.POSITIVE_INFINITY, -1, 0, 0.5, 1, 2, 1e9];
   const pick = (at: number) => odd[at % odd.length]!;
   const outcomes = await Promise.all(

@@ -66,7 +66,7 @@ test('weights that did not move prove nothing, and another model is seen at once
   });
 });
 
-test('a server that keeps part of the old weights is told from one that has all and from one that has none', () => {
+test('a server that keeps part of the old weights is distinguished from one that has all and from one that has none', () => {
   const { now, step, seen } = simulate(5, 0.1, 1e-5);
   const attestor = new Attestor([]);
   const first = now();

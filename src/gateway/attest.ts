@@ -38,7 +38,7 @@ const LITTLE_MOVE = 0.5;
 const ABOVE_NOISE = 1.5;
 /** The same, above which part of the weights are missing: five times the distance. */
 const PART_MISSING = 25;
-/** Of the move since the first look: a hundredth of its distance. A tied output layer that stays behind makes a tenth. */
+/** Share of the move since the first look: a hundredth of its distance. A tied output layer that stays behind makes a tenth. */
 const SHARE_OF_MOVE = 1e-4;
 /** Below a distance of 1e-4 nothing is missing. */
 const LEAST_MISSING = 1e-8;

@@ -43,7 +43,7 @@ const request = (
   ...more,
 });
 
-/** So many requests have arrived, and have had time for some tokens. */
+/** Waits until this many requests have arrived, and have had time for some tokens. */
 async function untilSampling(standIn: Awaited<ReturnType<typeof startStandIn>>, requests: number) {
   const arrived = async () => (await standIn.calls()).filter(({ name }) => name.endsWith('/generate')).length;
   while ((await arrived()) < requests) await wait(10);

@@ -162,7 +162,7 @@ test('a server that crashes is started again on its port', async () => {
   expect(await isPortTaken(38_746)).toBe(false);
 });
 
-test('an engine that is not installed is told with how to get it', async () => {
+test('the error for an engine that is not installed says how to get it', async () => {
   await expect(installedRelease(vllm, '/nowhere/vllm')).rejects.toThrow(
     '/nowhere/vllm is not found, which starts servers of vllm; install it (pip install vllm)',
   );

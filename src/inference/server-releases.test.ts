@@ -76,7 +76,7 @@ test.each(['sglang', 'vllm'] as const)(
   },
 );
 
-test('a release that was not tried, and seeds that are ignored, are told in a line each', () => {
+test('a release that was not tried, and seeds that are ignored, are reported in a line each', () => {
   const info = (engine: Engine, release: string, seeds = true) =>
     noticesOf(
       'http://gpu-1:30000',

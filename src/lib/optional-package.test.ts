@@ -7,7 +7,7 @@ const missing = (name: string) =>
     code: 'ERR_MODULE_NOT_FOUND',
   });
 
-test('a package that is missing is told with the command that installs it', async () => {
+test('the error for a missing package has the command that installs it', async () => {
   const load = loadOptional('An A2A agent', ['@a2a-js/sdk'], () => Promise.reject(missing('@a2a-js/sdk')));
   await expect(load).rejects.toThrow(ConfigError);
   await expect(load).rejects.toThrow(

@@ -337,7 +337,7 @@ describe('in every mode', () => {
     );
   }, 60_000);
 
-  test('a dataset smaller than what is in progress gives every attempt an id of its own', async () => {
+  test('a dataset smaller than what is in progress gives every attempt a different id', async () => {
     await fc.assert(
       fc.asyncProperty(settings, fc.integer({ min: 1, max: 4 }), async (setting, tasks) => {
         await play({ ...setting, tasks, evictedShare: 0 });
@@ -437,7 +437,7 @@ describe('by hand', () => {
     expect(state.waiting).toEqual([1]);
   });
 
-  test('in tail rounds those that lost have a step of their own, in which nobody is cut', async () => {
+  test('in tail rounds those that lost have a separate step, in which nothing is cut off', async () => {
     const { trained, steps } = await timeline(tailRounds({ extraTasks: 1 }), 2, slow, 4);
     expect(trained).toEqual([
       [200, [0, 2]], // 1 is put off

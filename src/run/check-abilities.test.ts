@@ -34,7 +34,7 @@ const check = (more: Partial<Parameters<typeof checkAbilities<object>>[0]>) =>
     ...more,
   });
 
-test('a run whose servers take what its trainer publishes is content', async () => {
+test('a run whose servers take what its trainer publishes is accepted', async () => {
   await check({});
 });
 

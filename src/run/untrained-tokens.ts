@@ -67,7 +67,7 @@ export function untrainedTokens(directory: string, format: ChatFormat): CallToke
 
 /**
  * One line for the user, or undefined where all call tokens were trained. Weights in a form that is not read here may
- * suit another trainer, so they are no error.
+ * suit another trainer, so they are not an error.
  */
 export function untrainedTokensNotice(directory: string, format: ChatFormat): string | undefined {
   let tokens: CallToken[];

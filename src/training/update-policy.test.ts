@@ -426,11 +426,11 @@ describe('PPO', () => {
     }
     return { explained: explained.slice(10, 20).reduce((a, b) => a + b) / 10, trainer, critic, before };
   };
-  test('a critic of its own comes to explain the returns', async () => {
+  test('a separate critic comes to explain the returns', async () => {
     const { explained } = await criticRun(ppo(), false);
     expect(explained).toBeGreaterThan(0.5);
   });
-  test('a critic makes passes and mini-batches of its own', async () => {
+  test('a critic makes its own passes and mini-batches', async () => {
     const updatesOf = async (own: Parameters<typeof ppo>[0]) => {
       const [trainer, critic, algorithm] = [tabularPolicy(), tabularPolicy(), ppo(own)];
       const batch = createBatch(tabularGroups(trainer, { seed: 3 }), { step: 1, version: 0, algorithm });

@@ -204,13 +204,16 @@ describe.each(FAMILIES.map((family) => [family.format, family] as const))('%s', 
     expect(read(family.unclosed, tools).calls).toEqual([]);
   });
 
-  test.skipIf(!family.mark)('a call whose marks are ordinary letters is not made, and that is told', () => {
-    const reply = family.write([one]);
-    const { toolCalls, content, problems } = format.parseReply(tokenizer.encodeText(reply), tools);
-    expect(toolCalls).toEqual([]);
-    expect(content + problems.map(({ source }) => source).join('')).toContain(family.mark);
-    if (name !== 'kimi_k3') expect(problems[0]?.message).toMatch(/spelled in ordinary letters/);
-  });
+  test.skipIf(!family.mark)(
+    'a call whose marks are ordinary letters is not made, and that is reported',
+    () => {
+      const reply = family.write([one]);
+      const { toolCalls, content, problems } = format.parseReply(tokenizer.encodeText(reply), tools);
+      expect(toolCalls).toEqual([]);
+      expect(content + problems.map(({ source }) => source).join('')).toContain(family.mark);
+      if (name !== 'kimi_k3') expect(problems[0]?.message).toMatch(/spelled in ordinary letters/);
+    },
+  );
 
   test('a special token that the model writes as letters stays in an argument', () => {
     const special = tokenizer.added.tokens[0]!.text;

@@ -157,7 +157,7 @@ test.each(cards)('%s: %s', (name, _, reply, calls, content = '') => {
   expect(read.content).toBe(content);
 });
 
-describe('a format of your own', () => {
+describe('a custom format', () => {
   const calculator = toolFormat('calculator', (text) => ({
     calls: [...text.matchAll(/calculator\((.*?)\)/g)].map(([, expression]) => ({
       name: 'calculator',

@@ -91,7 +91,7 @@ function run(generator: Generator): Map<number, GenerateResult> {
   return replies;
 }
 
-/** The reply to one request on an engine of its own. */
+/** The reply to one request on a fresh engine. */
 function alone(wanted: PlainRequest): GenerateResult {
   const generator = open();
   try {

@@ -131,7 +131,7 @@ test('bodies of megabytes go and come whole', async () => {
   expect(await http.json('/echo', { body: { text } })).toEqual({ text });
 });
 
-test('replies of a stream are told as they come, until it is cut', async () => {
+test('replies of a stream are passed on as they come, until it is cut', async () => {
   const { http } = await serve((request, response) => {
     response.write('data: {"n":1}\n\ndata: {"n":');
     setTimeout(() => {

@@ -12,7 +12,7 @@ export const isChoice = (text: string): boolean => choiceOf(text) !== undefined;
 /** The letter at the start of what an answer says: `(B) 12`, `B. Paris`, `B: 12`. */
 export function labelOf(text: string): string | undefined {
   const plain = withoutCommands(text).trim();
-  if (/^\(?[A-Z]\)?\s*(?:,|and\b|or\b|&)\s*\(?[A-Z]\b/.test(plain)) return undefined; // two letters are no choice
+  if (/^\(?[A-Z]\)?\s*(?:,|and\b|or\b|&)\s*\(?[A-Z]\b/.test(plain)) return undefined; // two letters are not a choice
   return choiceOf(text) ?? /^(?:\(([A-Z])\)|([A-Z])(?:[.):]|\)))(?=\s|$)/.exec(plain)?.slice(1).find(Boolean);
 }
 

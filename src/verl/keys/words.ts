@@ -5,7 +5,7 @@ export const NEEDS_SERVER_FLAG =
   'it is not passed on; start the servers with it yourself, and give servers.mode=server and servers.urls';
 export const NO_RAY = 'Ray and Hydra are not used here';
 
-/** verl: null and 0 are no limit. */
+/** In verl null and 0 mean no limit. */
 export const NO_LIMIT = 1_000_000;
 export const orNoLimit = (value: number | null) => (value === null || value === 0 ? NO_LIMIT : value);
 

@@ -77,7 +77,7 @@ test('a tracker that stays away costs bounded memory: the oldest lines go', asyn
   expect(seen).toEqual([90, 91, 92, 93, 94, 95, 96, 97, 98, 99]);
 });
 
-test('the end is told after the last line', async () => {
+test('the end is reported after the last line', async () => {
   const told: string[] = [];
   const tracker: Tracker = {
     name: 'a',

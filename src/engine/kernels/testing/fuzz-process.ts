@@ -1,6 +1,6 @@
-// Calls kernels with arguments that are mostly plausible and partly absurd, in a process of its own:
+// Calls kernels with arguments that are mostly plausible and partly absurd, in a separate process:
 // `fuzz-process.ts KIND SEED CALLS`. Prints how many calls were accepted and refused. Ends with 1 if a byte outside the
-// heap changed; a crash ends it by itself.
+// heap changed; a crash ends the process.
 import { createRandom } from '../../../lib/random.ts';
 import { type Backend, DETAILS, NEEDS_WORKSPACE } from '../backend.ts';
 import { loadNative } from '../native.ts';
