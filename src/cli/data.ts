@@ -11,9 +11,9 @@ import { GSM8K_STYLES, type Gsm8kStyle, prepareGsm8k } from '../dataset/prepare/
 import type { Preparation } from '../dataset/prepare/preparation.ts';
 import { prepareSearchR1 } from '../dataset/prepare/search-r1.ts';
 import type { DataRow } from '../dataset/source.ts';
-import { taskRow } from '../dataset/task-row.ts';
 import { writeParquet } from '../dataset/write-parquet.ts';
 import { ConfigError } from '../errors.ts';
+import { taskRow } from '../verl/task-row.ts';
 import { whole } from './number.ts';
 
 interface OriginFlags {

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import type { Dataset } from '../dataset/dataset.ts';
 import { openDataset } from '../dataset/open.ts';
-import { taskRow } from '../dataset/task-row.ts';
 import { realClock } from '../lib/clock.ts';
 import { type DemonstrationRow, sft } from '../sft.ts';
+import { taskRow } from '../verl/task-row.ts';
 import { number, whole } from './number.ts';
 import { createDisplay } from './progress.ts';
 import { notEmpty } from './text.ts';

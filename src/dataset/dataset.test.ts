@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { taskRow } from '../verl/task-row.ts';
 import { arrayDataset, datasetOf } from './dataset.ts';
 import { permutation } from './permutation.ts';
 import { arraySource } from './source.ts';
-import { taskRow } from './task-row.ts';
 
 const numbers = (count: number) => arrayDataset(Array.from({ length: count }, (_, n) => ({ n })));
 async function read<T>(rows: AsyncIterable<{ row: T }>): Promise<T[]> {

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 import type { ToolSchema } from '../types.ts';
+import { taskRow } from '../verl/task-row.ts';
 import { arrayDataset } from './dataset.ts';
 import { limitPrompts } from './prompt-length.ts';
-import { taskRow } from './task-row.ts';
 import type { CountTokens } from './token-counter.ts';
 
 /** A token a character, ten a tool. */

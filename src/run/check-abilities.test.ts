@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { arrayDataset } from '../dataset/dataset.ts';
-import { taskRow } from '../dataset/task-row.ts';
 import type { ServerAbility } from '../inference/server.ts';
 import { asynchronous, synchronous } from '../modes/mode.ts';
 import type { Trainer } from '../training/trainer.ts';
+import { taskRow } from '../verl/task-row.ts';
 import { checkAbilities, imagesReadBy } from './check-abilities.ts';
 
 type Abilities = Trainer['can'] extends ReadonlySet<infer A> ? A : never;

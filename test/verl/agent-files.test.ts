@@ -13,9 +13,9 @@ import {
   writeByteModel,
 } from 'rollcall/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { taskRow } from '../../src/dataset/task-row.ts';
 import { openServer } from '../../src/engine/server.ts';
 import type { InferenceServer } from '../../src/inference/server.ts';
+import { taskRow } from '../../src/verl/task-row.ts';
 
 const { tokenizer, format } = byteModel();
 const call = (name: string, given: object = {}) =>

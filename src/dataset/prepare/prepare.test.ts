@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { afterAll, describe, expect, test } from 'vitest';
-import { taskRow } from '../task-row.ts';
+import { taskRow } from '../../verl/task-row.ts';
 import { prepareCode } from './code.ts';
 import { prepareGeo3k } from './geo3k.ts';
 import { parseTerm, sayProblem, sayTerm } from './geometry-text.ts';
