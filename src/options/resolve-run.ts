@@ -1,14 +1,22 @@
 import { existsSync } from 'node:fs';
 import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
-import { usualOf } from '../lib/setting.ts';
+import { usualOf, valueAt } from '../lib/setting.ts';
 import { checkMode } from '../modes/mode.ts';
 import { type ReadingContext, shown, type VerlRow } from '../verl/row.ts';
 import { VERL_TABLE } from '../verl/table.ts';
 import { interpolate } from './interpolate.ts';
 import { findMissing } from './missing.ts';
 import { type Override, parseOverrides } from './overrides.ts';
-import { type DescribedRun, KNOWN_OPTIONS, runOf, wrongWithOption } from './schema.ts';
+import {
+  type DescribedRun,
+  isOption,
+  KNOWN_OPTIONS,
+  mappingAround,
+  runOf,
+  setPath,
+  wrongWithOption,
+} from './schema.ts';
 import { type Leaf, readYamlLeaves } from './yaml-file.ts';
 
 /**
@@ -65,21 +73,27 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   // What stands at a path was checked by its schema when it was put there.
   const option = ((path: string) => {
     const entry = entries.get(path);
-    if (entry) return entry.value;
     const known = KNOWN_OPTIONS.get(path);
-    return known && usualOf(known);
+    const whole = entry ? entry.value : known && usualOf(known);
+    const inner = known ? [...entries].filter(([name]) => name.startsWith(`${path}.`)) : [];
+    if (inner.length === 0) return whole;
+    const merged: Record<string, unknown> = { ...Object(whole) };
+    for (const [name, { value }] of inner) setPath(merged, name.slice(path.length + 1), value);
+    return merged;
   }) as ReadingContext['option'];
   const isGiven = (key: string) => given.some((one) => one.key === key);
 
   const put = (path: string, value: unknown, from: Given) => {
-    const before = entries.get(path);
+    const before = entries.get(path) ?? entryOfMapping(entries, path);
     if (before && before.from.place !== from.place && before.from.place === 'command line') return;
-    if (before && before.from.place === from.place) refuseClash(path, before, value, from);
+    if (before?.from.place === from.place && before.value !== undefined)
+      refuseClash(path, before, value, from);
     const wrong = wrongWithOption(path, value);
     if (wrong) {
       const meant = from.key === path ? '' : ` (our ${path})`;
       throw new ConfigError(`${from.where}: ${from.key} is ${shown(value)}${meant}; ${wrong}`);
     }
+    for (const name of [...entries.keys()]) if (name.startsWith(`${path}.`)) entries.delete(name);
     entries.set(path, { value, from });
   };
   const read = (from: Given, row: VerlRow) => {
@@ -106,6 +120,13 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     missing: findMissing(options, environment, exists),
     refused: [...refused, ...wrongMode(options)],
   };
+}
+
+/** What a mapping that was given whole says for one of its entries. */
+function entryOfMapping(entries: ReadonlyMap<string, Entry>, path: string): Entry | undefined {
+  const mapping = mappingAround(path);
+  const whole = mapping === undefined ? undefined : entries.get(mapping);
+  return whole && { value: valueAt(whole.value, path.slice(mapping!.length + 1)), from: whole.from };
 }
 
 /**
@@ -150,7 +171,7 @@ function isWholeValue(key: string): boolean {
 
 function classify(leaf: Leaf, place: Place): Given {
   const row = rowOf(leaf.key);
-  const isOurs = KNOWN_OPTIONS.has(leaf.key);
+  const isOurs = isOption(leaf.key);
   if (isOurs && !row) return { ...leaf, place };
   if (row) return { ...leaf, place, row };
   // `mode: asynchronous` beside `mode.staleness: 2`.

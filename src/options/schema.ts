@@ -1,4 +1,4 @@
-import { leavesOf, type Setting, type TreeValues, usualOf, wrongWith } from '../lib/setting.ts';
+import { leavesOf, mapping, type Setting, type TreeValues, usualOf, wrongWith } from '../lib/setting.ts';
 import type { DescribedAlgorithm } from '../training/algorithm-settings.ts';
 import { PARTS } from './part-options.ts';
 import { PLAIN, type PlainOptions } from './plain-options.ts';
@@ -16,10 +16,23 @@ export type DescribedRun = PlainOptions &
 /** Every option by dotted path. */
 export const KNOWN_OPTIONS: ReadonlyMap<string, Setting> = new Map(leavesOf(OPTIONS));
 
-/** What is wrong with a value for a path, or undefined. */
+const MAPPINGS = [...KNOWN_OPTIONS].filter(([, { def }]) => def.innerType === mapping).map(([path]) => path);
+
+/** The option that holds an entry given by its own path: `trainer.options` for `trainer.options.ranks`. */
+export function mappingAround(path: string): string | undefined {
+  return MAPPINGS.find((name) => path.startsWith(`${name}.`));
+}
+
+/** Whether a path is an option, or an entry of one that is a mapping. */
+export function isOption(path: string): boolean {
+  return KNOWN_OPTIONS.has(path) || mappingAround(path) !== undefined;
+}
+
+/** What is wrong with a value for a path, or undefined. Entries of a mapping are checked by the part that takes them. */
 export function wrongWithOption(path: string, value: unknown): string | undefined {
   const known = KNOWN_OPTIONS.get(path);
-  return known ? wrongWith(known, value) : 'there is no such option';
+  if (known) return wrongWith(known, value);
+  return mappingAround(path) === undefined ? 'there is no such option' : undefined;
 }
 
 /** Options by path as one run, with the default of each that is not there. Values were checked before. */
@@ -28,6 +41,7 @@ export function runOf(values: ReadonlyMap<string, unknown>): DescribedRun {
   for (const [path, schema] of KNOWN_OPTIONS) {
     setPath(run, path, values.has(path) ? values.get(path) : usualOf(schema));
   }
+  for (const [path, value] of values) if (!KNOWN_OPTIONS.has(path)) setPath(run, path, value);
   return run as DescribedRun;
 }
 

@@ -3,6 +3,7 @@ import { ALGORITHM_KEYS } from './keys/algorithm.ts';
 import { DATA_KEYS } from './keys/data.ts';
 import { REWARD_KEYS } from './keys/rewards.ts';
 import { ROLLOUT_KEYS } from './keys/rollout.ts';
+import { TORCH_KEYS } from './keys/torch.ts';
 import { TRAINER_KEYS } from './keys/trainer.ts';
 import type { VerlRow } from './row.ts';
 
@@ -18,4 +19,5 @@ export const VERL_TABLE: readonly VerlRow[] = [
   ...ROLLOUT_KEYS,
   ...REWARD_KEYS,
   ...TRAINER_KEYS,
+  ...TORCH_KEYS,
 ];

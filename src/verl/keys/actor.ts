@@ -1,9 +1,7 @@
-import type { z } from 'zod';
 import { ConfigError } from '../../errors.ts';
 import { flag, number, text } from '../../lib/setting.ts';
 import {
   always,
-  anything,
   means,
   miniBatchSize,
   noEffect,
@@ -15,7 +13,7 @@ import {
   word,
 } from '../row.ts';
 import { chosenLoss, keyOfLosses, LOSS_MODES, ownKeys } from './algorithm-words.ts';
-import { asList, KL_ESTIMATORS, NEEDS_GPU_TRAINER } from './words.ts';
+import { KL_ESTIMATORS } from './words.ts';
 
 /** A key of the KL loss means nothing where the KL is in the reward. */
 function ofLossKl(row: VerlRow): VerlRow {
@@ -51,7 +49,6 @@ const DUAL_CLIP = 'actor_rollout_ref.actor.clip_ratio_c';
 export const ACTOR_KEYS: readonly VerlRow[] = [
   miniBatchSize('actor_rollout_ref.actor.ppo_mini_batch_size', 'optimizer.miniBatches'),
   same('actor_rollout_ref.actor.ppo_epochs', 'optimizer.epochs', [1, 2]),
-  same('actor_rollout_ref.actor.ppo_max_token_len_per_gpu', 'optimizer.tokensPerMicroBatch', [16384, 8192]),
   means(
     'actor_rollout_ref.actor.use_kl_loss',
     'algorithm.kl.as',
@@ -149,47 +146,14 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
   ),
   same('actor_rollout_ref.actor.grad_clip', 'optimizer.clipNorm', [1, 0.5]),
   same('actor_rollout_ref.actor.optim.clip_grad', 'optimizer.clipNorm', [1, 0.5]),
-  always(
-    'actor_rollout_ref.actor.use_dynamic_bsz',
-    true,
-    false,
-    'micro-batches are made by tokens (optimizer.tokensPerMicroBatch)',
-  ),
   always('actor_rollout_ref.actor.shuffle', false, true, 'mini-batches follow the order of the tasks'),
-  noEffect(
-    'actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu',
-    'micro-batches are made by tokens (optimizer.tokensPerMicroBatch); the gradient is the same',
-    [32, 8],
-  ),
-  noEffect(
-    'actor_rollout_ref.actor.ppo_micro_batch_size',
-    'micro-batches are made by tokens (optimizer.tokensPerMicroBatch); the gradient is the same',
-    [32, 8],
-  ),
-  noEffect('actor_rollout_ref.actor.strategy', NEEDS_GPU_TRAINER, ['fsdp', 'megatron']),
-  noEffect('actor_rollout_ref.actor.ulysses_sequence_parallel_size', NEEDS_GPU_TRAINER, [1, 2]),
-  noEffect('actor_rollout_ref.actor.use_torch_compile', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.actor.entropy_from_logits_with_chunking', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.actor.entropy_checkpointing', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.actor.fsdp_config.*', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.actor.megatron.*', NEEDS_GPU_TRAINER, [1, 2]),
   noEffect('actor_rollout_ref.actor.checkpoint.*', 'a checkpoint always holds weights, optimizer and state', [
     ['model'],
     ['model', 'optimizer'],
   ]),
-  noEffect('actor_rollout_ref.ref.*', NEEDS_GPU_TRAINER, [true, 32]),
   noEffect('actor_rollout_ref.hybrid_engine', 'engines and trainer are separate parts here', [true, false]),
   same('actor_rollout_ref.model.path', 'model', ['Qwen/Qwen2.5-3B-Instruct', 'Qwen/Qwen2.5-7B-Instruct']),
   same('actor_rollout_ref.model.custom_chat_template', 'chat.template', [null, 'template.jinja']),
-  noEffect('actor_rollout_ref.model.use_remove_padding', 'sequences are packed; there is no padding', [
-    true,
-    false,
-  ]),
-  noEffect('actor_rollout_ref.model.enable_gradient_checkpointing', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.model.enable_activation_offload', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.model.use_liger', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.model.use_fused_kernels', NEEDS_GPU_TRAINER, [true, false]),
-  noEffect('actor_rollout_ref.model.use_shm', NEEDS_GPU_TRAINER, [true, false]),
   noEffect('actor_rollout_ref.model.trust_remote_code', 'no code of a model is run', [true, false]),
   notYet(
     'actor_rollout_ref.model.override_config.*',
@@ -198,41 +162,4 @@ export const ACTOR_KEYS: readonly VerlRow[] = [
     "changing a model's config.json from a run; change the file in the model's folder",
   ),
   notYet('actor_rollout_ref.model.external_lib', null, 'my_package', 'importing a Python package'),
-  means(
-    'actor_rollout_ref.model.lora_rank',
-    'trainer.options',
-    number,
-    [0, 32],
-    (rank, { option }) =>
-      rank > 0
-        ? { 'trainer.options': { ...option('trainer.options'), lora: { rank, alpha: 16 } } }
-        : { note: 'actor_rollout_ref.model.lora_rank=0: all weights are trained' },
-    { late: true, note: '0: all weights are trained' },
-  ),
-  ofLora('actor_rollout_ref.model.lora_alpha', number, [16, 32], (alpha) => ({ alpha })),
-  ofLora('actor_rollout_ref.model.target_modules', anything, ['all-linear', ['q_proj']], (modules) =>
-    modules === 'all-linear' ? {} : { targets: asList(modules) },
-  ),
 ];
-
-/** A key of LoRA means nothing where there is no rank. */
-function ofLora<S extends z.ZodType>(
-  key: string,
-  takes: S,
-  samples: readonly [unknown, unknown],
-  read: (value: z.output<S>) => Readonly<Record<string, unknown>>,
-): VerlRow {
-  return means(
-    key,
-    'trainer.options',
-    takes,
-    samples,
-    (value, { option }) => {
-      const options = option('trainer.options');
-      return options['lora']
-        ? { 'trainer.options': { ...options, lora: { ...Object(options['lora']), ...read(value) } } }
-        : { note: `${key}=${shown(value)}: no effect: lora_rank is not given` };
-    },
-    { late: true, beside: { 'actor_rollout_ref.model.lora_rank': 8 } },
-  );
-}

@@ -1,7 +1,7 @@
 import { flag, number, orNull, text } from '../../lib/setting.ts';
 import { anything, means, miniBatchSize, noEffect, notYet, same, shown, type VerlRow } from '../row.ts';
 import { MODE_KEYS } from './modes.ts';
-import { asList, NEEDS_GPU_TRAINER, NO_LIMIT, NO_RAY } from './words.ts';
+import { asList, NO_LIMIT, NO_RAY } from './words.ts';
 
 /** verl: −1 and 0 are never; here 0 is never. */
 const every = (value: number | null) => (value === null || value < 0 ? 0 : value);
@@ -15,7 +15,6 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   miniBatchSize('critic.ppo_mini_batch_size', 'algorithm.critic.miniBatches'),
   same('critic.model.path', 'algorithm.critic.model', ['a', 'b']),
   same('trainer.critic_warmup', 'algorithm.critic.warmupSteps', [0, 10]),
-  noEffect('critic.*', NEEDS_GPU_TRAINER, [true, 32]),
   same('trainer.total_epochs', 'epochs', [20, 15], {
     note: 'steps = epochs × tasks / tasksPerStep; total_training_steps overrides it',
   }),
@@ -84,9 +83,6 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   noEffect('trainer.rollout_data_dir', 'every trajectory is in the run directory', [null, 'a']),
   noEffect('trainer.validation_data_dir', 'every trajectory is in the run directory', [null, 'a']),
   noEffect('trainer.log_val_generations', 'every trajectory is in the run directory', [0, 10]),
-  noEffect('trainer.n_gpus_per_node', NEEDS_GPU_TRAINER, [8, 4]),
-  noEffect('trainer.nnodes', NEEDS_GPU_TRAINER, [1, 2]),
-  noEffect('trainer.device', NEEDS_GPU_TRAINER, ['cuda', 'npu']),
   noEffect('trainer.balance_batch', 'the trainer packs by tokens', [true, false]),
   noEffect('trainer.use_v1', 'there is one trainer loop here', [true, false]),
   noEffect('trainer.use_legacy_worker_impl', NO_RAY, ['auto', 'disable']),

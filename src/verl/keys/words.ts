@@ -1,6 +1,5 @@
 /** What a key without effect would need. */
-export const NEEDS_GPU_TRAINER =
-  'it needs a trainer on GPUs, whose own options say how a model is spread (docs/torch-protocol.md)';
+export const NEEDS_GPU_TRAINER = 'it needs a trainer on GPUs: trainer.name=torch (docs/torch.md)';
 export const NEEDS_SERVER_FLAG =
   'it is not passed on; start the servers with it yourself, and give servers.mode=server and servers.urls';
 export const NO_RAY = 'Ray and Hydra are not used here';
