@@ -1,4 +1,9 @@
-"""How many tokens a rank can compute at once, from the memory that is left."""
+"""What one rank needs of its device's memory, and how many tokens it can compute at once with what is left.
+
+Memory is highest in one of three moments of the backward: in the head, where a chunk of logits exists several times; in
+the last layer, where the activations of one layer come on top of all that is kept; at the end, where the gradient of the
+embeddings is exchanged. `python -m rollcall_torch.memory_table` shows what comes out, beside what was measured.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,41 +17,101 @@ FEWEST_TOKENS = 256
 MOST_TOKENS = 65536
 # Share of the free memory to use: the rest is for what the estimate does not know, such as fragmentation.
 USED_SHARE = 0.7
+# One chunk's f32 logits, and the result of an operation that does not overwrite them.
+LOGITS_AT_ONCE = 2
+# A layer's gradient as computed and its f32 copy that ranks exchange.
+EXCHANGED_BYTES = 4
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """Over all ranks."""
+
+    trained: int
+    frozen: int
+    one_layer: int
+    # Embeddings, head and the last norm.
+    outside_layers: int
 
 
 @dataclass(frozen=True)
 class MemoryNeed:
     """Bytes of one rank."""
 
-    # Gradient and moments of what is trained, which are allocated later.
-    state: int
-    # Logits of one chunk, several times over, and the gradient of the head.
-    head: int
-    per_token: float
+    weights: float
+    # Gradient and moments of what is trained. They are allocated after the model is opened.
+    state: float
+    # Copies of weights in the precision of computing: all with one rank, which keeps them to the backward; else those of
+    # two layers and of what lies outside the layers.
+    gathered: float
+    head: float
+    exchange_of_layer: float
+    exchange_at_end: float
+    # Per token: what is kept of all layers until the backward, and what one layer needs while it is computed.
+    kept: float
+    layer: float
+
+    def peak(self, tokens: int) -> float:
+        in_head = self.head + tokens * self.kept
+        in_layer = self.exchange_of_layer + tokens * (self.kept + self.layer)
+        return self.weights + self.state + self.gathered + max(in_head, in_layer, self.exchange_at_end)
+
+    def tokens_within(self, room: float) -> int:
+        """`room` is what the passes may take beside weights and state."""
+        left = room - self.gathered
+        in_head = (left - self.head) / self.kept
+        in_layer = (left - self.exchange_of_layer) / (self.kept + self.layer)
+        return max(0, int(min(in_head, in_layer)))
 
 
-def memory_need(config: Any, trained: int, options: ModelOptions, group: Group, width: int, chunk_logits: int) -> MemoryNeed:
-    """`trained` parameters over all ranks, computed with `width` bytes a number."""
-    hidden, layers = config.hidden_size, config.num_hidden_layers
-    heads = config.num_attention_heads
+def memory_need(
+    config: Any, counts: ParameterCounts, options: ModelOptions, ranks: int, width: int, chunk_logits: int
+) -> MemoryNeed:
+    """`width`: bytes of a number in the precision of computing."""
+    total = counts.trained + counts.frozen
+    on_host = options.offload and torch.cuda.is_available()
+    together = total if ranks == 1 else counts.outside_layers + 2 * counts.one_layer
+    layer = bytes_of_layer(config, width)
+    kept = options.recompute * width * config.hidden_size + (1 - options.recompute) * layer
+    train = counts.trained > 0
+    # With adapters the head is frozen: no gradient of it is computed.
+    train_head = train and counts.frozen == 0
+    exchanged = (width + EXCHANGED_BYTES) * counts.trained / total
+    return MemoryNeed(
+        weights=0 if on_host else (4 * counts.trained + width * counts.frozen) / ranks,
+        state=0 if on_host else 12 * counts.trained / ranks,
+        gathered=width * together,
+        head=4 * (LOGITS_AT_ONCE * chunk_logits + (config.vocab_size * config.hidden_size if train_head else 0)),
+        exchange_of_layer=exchanged * counts.one_layer,
+        exchange_at_end=exchanged * counts.outside_layers if train_head else 0,
+        kept=config.num_hidden_layers * kept if train else width * config.hidden_size,
+        # The backward holds about half as much again as the forward keeps: gradients of the widest activations.
+        layer=1.5 * layer,
+    )
+
+
+def bytes_of_layer(config: Any, width: int) -> int:
+    """What autograd keeps of one layer, per token."""
+    hidden, heads = config.hidden_size, config.num_attention_heads
     head_size = getattr(config, "head_dim", None) or hidden // heads
-    key_heads = getattr(config, "num_key_value_heads", None) or heads
-    # Activations of one layer: two norms with their f32 forms, queries, keys, values and outputs, and the feed-forward's three.
-    layer = width * (4 * hidden + 3 * head_size * (heads + key_heads) + 4 * config.intermediate_size) + 4 * 4 * hidden
-    kept = layers * (options.recompute * width * hidden + (1 - options.recompute) * layer)
-    head = 4 * (4 * chunk_logits + config.vocab_size * hidden)
-    return MemoryNeed(12 * trained // group.size, head, kept + 2 * layer + 8 * hidden)
+    # A norm keeps its input in f32, the normalised input, and its output.
+    norms = 2 * (4 + 2 * width) * hidden
+    # Queries, keys, values and outputs, keys and values repeated for every query head.
+    attention = 4 * width * heads * head_size
+    # Gate, its activation, the other branch, and their product.
+    feed_forward = 4 * width * config.intermediate_size
+    return norms + attention + feed_forward
 
 
 def tokens_that_fit(need: MemoryNeed, group: Group) -> int:
-    """The same number on every rank."""
+    """The same number on every rank. The weights are there already."""
     if group.device.type == "cuda":
         torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(group.device)
     else:
         free = free_host_bytes() // group.size
-    room = USED_SHARE * (free - need.state) - need.head
-    return group.least(max(FEWEST_TOKENS, min(MOST_TOKENS, int(room / need.per_token))))
+    tokens = need.tokens_within(USED_SHARE * (free - need.state))
+    return group.least(max(FEWEST_TOKENS, min(MOST_TOKENS, tokens)))
 
 
 def free_host_bytes() -> int:

@@ -14,7 +14,7 @@ from .errors import Abandoned, OutOfMemory, TrainerError
 from .group import Group
 from .head import CHUNK_LOGITS, LOGIT_OUTPUTS
 from .lora import adapters_off
-from .memory import FEWEST_TOKENS, memory_need, tokens_that_fit
+from .memory import FEWEST_TOKENS, ParameterCounts, memory_need, tokens_that_fit
 from .model import Batch, ModelOptions, after_failure, build, compute_precision, reshard
 from .push import push
 from .rows import Row, check_rows, pack
@@ -205,7 +205,14 @@ class Trainer:
 
     def tokens_by_memory(self, width: int) -> int:
         chunk = CHUNK_LOGITS[self.group.device.type]
-        need = memory_need(self.config, self.trained, self.options, self.group, width, chunk)
+        in_layers = [sum(p.numel() for p in layer.parameters()) for layer in self.scorer.causal.base_model.layers]
+        counts = ParameterCounts(
+            trained=self.trained,
+            frozen=self.parameters - self.trained,
+            one_layer=max(in_layers),
+            outside_layers=self.parameters - sum(in_layers),
+        )
+        need = memory_need(self.config, counts, self.options, self.group.size, width, chunk)
         return tokens_that_fit(need, self.group)
 
 

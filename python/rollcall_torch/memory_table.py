@@ -1,0 +1,63 @@
+"""Memory of one card for models of Qwen2.5's shapes, by the estimate that chooses micro-batches, as Markdown:
+`python -m rollcall_torch.memory_table`. The first lines stand beside what was measured."""
+
+import torch
+from transformers import AutoModelForCausalLM, Qwen2Config
+
+from .lora import LoraOptions, add_adapters
+from .memory import MemoryNeed, ParameterCounts, memory_need
+from .model import ModelOptions
+
+TOKENS = 16384
+CHUNK_LOGITS = 1 << 28
+BFLOAT16 = 2
+# hidden, layers, intermediate, heads, key heads, vocabulary, whether the head is the embeddings
+SHAPES = {
+    "1.5B": (1536, 28, 8960, 12, 2, 151936, True),
+    "3B": (2048, 36, 11008, 16, 2, 151936, True),
+    "7B": (3584, 28, 18944, 28, 4, 152064, False),
+    "32B": (5120, 64, 27648, 40, 8, 152064, False),
+}
+# Peak in GB at 16,384 tokens on one H200 by share of recomputed layers; f32 weights and moments, bf16 computing. The head
+# held a chunk of logits three times then (LOGITS_AT_ONCE), with which the estimate is 1.1 GB higher.
+MEASURED = {1.0: 32.3, 0.0: 80.7}
+LORA = LoraOptions.parse({"rank": 32, "alpha": 32})
+
+
+def need_of(shape: str, ranks: int, recompute: float = 1.0, lora: LoraOptions | None = None) -> MemoryNeed:
+    hidden, layers, intermediate, heads, key_heads, vocabulary, tied = SHAPES[shape]
+    config = Qwen2Config(
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        intermediate_size=intermediate,
+        num_attention_heads=heads,
+        num_key_value_heads=key_heads,
+        vocab_size=vocabulary,
+        tie_word_embeddings=tied,
+    )
+    with torch.device("meta"):
+        causal = AutoModelForCausalLM.from_config(config)
+        if lora:
+            add_adapters(causal, lora)
+    trained = sum(p.numel() for p in causal.parameters() if p.requires_grad)
+    total = sum(p.numel() for p in causal.parameters())
+    one_layer = sum(p.numel() for p in causal.base_model.layers[0].parameters())
+    counts = ParameterCounts(trained, total - trained, one_layer, total - layers * one_layer)
+    options = ModelOptions(path="", recompute=recompute, lora=lora)
+    return memory_need(config, counts, options, ranks, BFLOAT16, CHUNK_LOGITS)
+
+
+def main() -> None:
+    print("| 1.5B, one card | measured | computed |\n| --- | ---: | ---: |")
+    for recompute, measured in MEASURED.items():
+        computed = need_of("1.5B", 1, recompute).peak(TOKENS) / 1e9
+        print(f"| `recompute: {recompute:.0f}` | {measured} GB | {computed:.1f} GB |")
+    print("\n| model | what is trained | 1 card | 4 cards | 8 cards |\n| --- | --- | ---: | ---: | ---: |")
+    for shape in ("3B", "7B", "32B"):
+        for what, lora in (("all weights", None), ("LoRA, rank 32", LORA)):
+            peaks = [need_of(shape, ranks, 1.0, lora).peak(TOKENS) / 1e9 for ranks in (1, 4, 8)]
+            print(f"| {shape} | {what} | {' | '.join(f'{peak:.0f} GB' for peak in peaks)} |")
+
+
+if __name__ == "__main__":
+    main()
