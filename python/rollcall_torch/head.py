@@ -66,34 +66,42 @@ def logits_of(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return states.float() @ weight.t().float()
 
 
+# The functions below overwrite the logits, which their callers do not use again: a chunk has some 10⁸ of them, and each
+# pass over it that is spared counts.
+
+
 def logprobs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
-    scaled = logits / temperature
+    scaled = logits if temperature == 1 else logits.div_(temperature)
     logsumexp = scaled.logsumexp(-1)
     return logsumexp, scaled.gather(1, ids.unsqueeze(1)).squeeze(1) - logsumexp
 
 
 def outputs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
-    scaled = logits / temperature
+    scaled = logits if temperature == 1 else logits.div_(temperature)
     logsumexp = scaled.logsumexp(-1)
-    logp = scaled - logsumexp.unsqueeze(1)
-    p = logp.exp()
+    logp = scaled.sub_(logsumexp.unsqueeze(1))
     logprob = logp.gather(1, ids.unsqueeze(1)).squeeze(1)
-    return logsumexp, logprob, -(p * logp).sum(-1), (p * p).sum(-1)
+    p = logp.exp()
+    return logsumexp, logprob, -logp.mul_(p).sum(-1), p.square_().sum(-1)
 
 
 def gradient_by_logprob(logits: torch.Tensor, temperature: float, logsumexp: torch.Tensor, by_logprob: torch.Tensor):
     """Without the term 1_y, which the caller adds at one place of each row."""
-    p = (logits / temperature - logsumexp.unsqueeze(1)).exp()
-    return p * (by_logprob / -temperature).unsqueeze(1)
+    p = logp_of(logits, temperature, logsumexp).exp_()
+    return p.mul_((by_logprob / -temperature).unsqueeze(1))
 
 
 def gradient_of(logits, temperature, logsumexp, entropy, squares, by_logprob, by_entropy, by_squares):
     """Without the term 1_y, which the caller adds at one place of each row."""
-    logp = logits / temperature - logsumexp.unsqueeze(1)
+    logp = logp_of(logits, temperature, logsumexp)
     p = logp.exp()
-    factor = by_logprob.unsqueeze(1) + by_entropy.unsqueeze(1) * (logp + entropy.unsqueeze(1))
-    factor = factor - 2 * by_squares.unsqueeze(1) * (p - squares.unsqueeze(1))
-    return p * factor / -temperature
+    factor = logp.add_(entropy.unsqueeze(1)).mul_(by_entropy.unsqueeze(1)).add_(by_logprob.unsqueeze(1))
+    factor = factor.sub_((p - squares.unsqueeze(1)).mul_(2 * by_squares.unsqueeze(1)))
+    return p.mul_(factor).div_(-temperature)
+
+
+def logp_of(logits: torch.Tensor, temperature: float, logsumexp: torch.Tensor) -> torch.Tensor:
+    return torch.add(-logsumexp.unsqueeze(1), logits, alpha=1 / temperature, out=logits)
 
 
 def compile_head() -> None:
