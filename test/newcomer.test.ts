@@ -89,7 +89,7 @@ describe('what a newcomer meets is one clear message and exit code 1', () => {
     meets(runFile({ more: 'taskPerStep: 3,' }), /unknown option taskPerStep; did you mean tasksPerStep\?/);
   });
   test('an option of the wrong kind', () => {
-    meets(runFile({ more: "seed: 'three'," }), /seed is "three"; use a number, such as 1/);
+    meets(runFile({ more: "seed: 'three'," }), /seed is "three"; use a whole number of 0 or more/);
   });
   test('a run file that is not there, and one that exports nothing', () => {
     meets(join(folder, 'none.ts'), /there is no run file .*none\.ts/);
