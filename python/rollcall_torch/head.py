@@ -70,14 +70,18 @@ def logits_of(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 # pass over it that is spared counts.
 
 
+def scale(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    return logits if temperature == 1 else logits.div_(temperature)
+
+
 def logprobs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
-    scaled = logits if temperature == 1 else logits.div_(temperature)
+    scaled = scale(logits, temperature)
     logsumexp = scaled.logsumexp(-1)
     return logsumexp, scaled.gather(1, ids.unsqueeze(1)).squeeze(1) - logsumexp
 
 
 def outputs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
-    scaled = logits if temperature == 1 else logits.div_(temperature)
+    scaled = scale(logits, temperature)
     logsumexp = scaled.logsumexp(-1)
     logp = scaled.sub_(logsumexp.unsqueeze(1))
     logprob = logp.gather(1, ids.unsqueeze(1)).squeeze(1)
@@ -87,21 +91,17 @@ def outputs_of(logits: torch.Tensor, ids: torch.Tensor, temperature: float):
 
 def gradient_by_logprob(logits: torch.Tensor, temperature: float, logsumexp: torch.Tensor, by_logprob: torch.Tensor):
     """Without the term 1_y, which the caller adds at one place of each row."""
-    p = logp_of(logits, temperature, logsumexp).exp_()
+    p = scale(logits, temperature).sub_(logsumexp.unsqueeze(1)).exp_()
     return p.mul_((by_logprob / -temperature).unsqueeze(1))
 
 
 def gradient_of(logits, temperature, logsumexp, entropy, squares, by_logprob, by_entropy, by_squares):
     """Without the term 1_y, which the caller adds at one place of each row."""
-    logp = logp_of(logits, temperature, logsumexp)
+    logp = scale(logits, temperature).sub_(logsumexp.unsqueeze(1))
     p = logp.exp()
     factor = logp.add_(entropy.unsqueeze(1)).mul_(by_entropy.unsqueeze(1)).add_(by_logprob.unsqueeze(1))
     factor = factor.sub_((p - squares.unsqueeze(1)).mul_(2 * by_squares.unsqueeze(1)))
     return p.mul_(factor).div_(-temperature)
-
-
-def logp_of(logits: torch.Tensor, temperature: float, logsumexp: torch.Tensor) -> torch.Tensor:
-    return torch.add(-logsumexp.unsqueeze(1), logits, alpha=1 / temperature, out=logits)
 
 
 def compile_head() -> None:
