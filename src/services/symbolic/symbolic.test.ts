@@ -1,11 +1,14 @@
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasComputeEngine } from '../../../test/needs.ts';
 import { mathsEqual } from '../../lib/maths/maths-equal.ts';
 import { toLatex } from './notation.ts';
 import { openSymbolicMaths } from './symbolic.ts';
 
 describe.skipIf(!hasComputeEngine)('with an algebra system', () => {
-  const maths = openSymbolicMaths({ milliseconds: 20_000 });
+  let maths: ReturnType<typeof openSymbolicMaths>;
+  beforeAll(() => {
+    maths = openSymbolicMaths({ milliseconds: 20_000 });
+  });
   afterAll(() => maths.close());
 
   test.each([
