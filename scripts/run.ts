@@ -33,7 +33,7 @@ function list(kind: string, scripts: ReadonlyMap<string, string>): void {
   console.log(`npm run ${kind} NAME [-- --quick] [-- FLAGS]\n`);
   for (const [name, file] of scripts) console.log(`  ${name.padEnd(12)} ${purposeOf(file)}`);
   console.log(
-    '\n--quick ends within ten minutes. The last line is JSON; exit code 1 says that an aim was missed.',
+    '\n--quick is a short variant. The last line is JSON; exit code 1 says that an aim was missed.',
   );
 }
 
