@@ -1,4 +1,4 @@
-import type { Chat, ChatStart } from '../chat/chat.ts';
+import type { Chat, ChatStart, ReplyHandle } from '../chat/chat.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { Span, Task, Trajectory } from '../types.ts';
@@ -36,6 +36,10 @@ export interface AgentContext<T = Task> {
   readonly image: ImageBlobs['put'];
   /** Sets the trajectory's reward; then no reward function is called. The last value counts. */
   reward(value: number): void;
+  /** Sets the step reward of a reply, of whichever chat; `replyOf` of an adapter gives the handle. */
+  reward(reply: ReplyHandle, value: number): void;
+  /** Takes a reply out of training; it stays in the context. */
+  exclude(reply: ReplyHandle): void;
   /** Runs `work` and records how long it took as a span of the trajectory. */
   timed<R>(span: Pick<Span, 'kind' | 'name' | 'turn'>, work: () => Promise<R>): Promise<R>;
   /** The trajectory as it would be if it ended now: for stop conditions that compute a reward. */

@@ -49,6 +49,8 @@ export class Replies {
   #asking = 0;
   #failure: string | undefined;
   #lastTurn = 0;
+  /** The chat of each reply, by turn. */
+  readonly #chats = new Map<number, number>();
 
   constructor(setting: RepliesSetting) {
     this.#setting = setting;
@@ -57,6 +59,11 @@ export class Replies {
   /** Turn of the reply that came last; 0 before the first. */
   get lastTurn(): number {
     return this.#lastTurn;
+  }
+
+  /** The number of the chat that has the reply of this turn. */
+  chatOf(turn: number): number | undefined {
+    return this.#chats.get(turn);
   }
 
   /** Whether a request is on its way. */
@@ -99,6 +106,7 @@ export class Replies {
     try {
       result = await this.#generate(chat, turn, prompt, { ...own, maxTokens: reserved.tokens });
       this.#lastTurn = turn;
+      this.#chats.set(turn, chat);
       return { ...result, turn, trained: trained && this.#isPolicy(own) };
     } catch (error) {
       if (error instanceof EngineError) this.#failure = messageOf(error);

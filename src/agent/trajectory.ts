@@ -2,7 +2,7 @@
  * One trajectory's life: its agent runs until it returns, throws, or something ends it first. Exactly one end is
  * recorded, the first; what the agent does after it goes unheard. Tools are closed before this returns.
  */
-import type { Chat, ChatRecord, ChatSetup, ChatStart } from '../chat/chat.ts';
+import type { Chat, ChatRecord, ChatSetup, ChatStart, ReplyHandle } from '../chat/chat.ts';
 import type { ChatFormat } from '../chat/format.ts';
 import { ConfigError, EngineError, RewardError, ToolError } from '../errors.ts';
 import type { InferenceServer } from '../inference/server.ts';
@@ -144,7 +144,9 @@ class Life<T> {
       signal: this.#ending.signal,
       extra: this.#extra,
       image: this.#keepImage,
-      reward: (value) => this.#rewardItself(value),
+      reward: (of: number | ReplyHandle, value?: number) =>
+        typeof of === 'number' ? this.#rewardItself(of) : this.#chatOf(of).reward(of, value ?? Number.NaN),
+      exclude: (reply) => this.#chatOf(reply).exclude(reply),
       timed: (span, work) => this.#spans.timed(span, work),
       trajectory: () => this.#trajectory({ kind: 'completed' }),
     };
@@ -170,6 +172,12 @@ class Life<T> {
       throw new ConfigError('this rollout keeps no images; give it `images`, such as imageBlobs(folder)');
     return images.put(source);
   };
+
+  #chatOf({ turn }: ReplyHandle): Chat {
+    const chat = this.#chats[this.#replies.chatOf(turn) ?? -1];
+    if (!chat) throw new RangeError(`turn ${turn} is not a reply of this trajectory`);
+    return chat;
+  }
 
   #rewardItself(value: number): void {
     if (!Number.isFinite(value)) {

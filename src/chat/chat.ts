@@ -22,10 +22,14 @@ export interface ChatStart {
   readonly toolSchemas?: readonly ToolSchema[];
 }
 
-/** One reply: its text, its calls, and what could not be read. */
-export interface ChatReply extends Reply {
+/** What names a reply of a trajectory, for step rewards and exclusion. */
+export interface ReplyHandle {
   /** Number of the turn in its trajectory, from 1. */
   readonly turn: number;
+}
+
+/** One reply: its text, its calls, and what could not be read. */
+export interface ChatReply extends Reply, ReplyHandle {
   /** `length`: cut by a limit. */
   readonly finish: GenerateResult['finish'];
   /** Nothing is left to answer: no calls, no problems. */
@@ -53,9 +57,9 @@ export interface Chat {
   /** What calls run outside have given: recorded, and queued as `runTools` does, problems included. */
   answer(reply: ChatReply, runs: readonly OutsideRun[]): void;
   /** Takes a reply out of training; it stays in the context. */
-  exclude(reply: ChatReply): void;
+  exclude(reply: ReplyHandle): void;
   /** Sets the step reward of a reply. */
-  reward(reply: ChatReply, value: number): void;
+  reward(reply: ReplyHandle, value: number): void;
 }
 
 /** What a chat gets from its trajectory. */
@@ -246,11 +250,11 @@ class Conversation implements Chat {
     this.#queueAnswers(reply, runs);
   }
 
-  exclude(reply: ChatReply): void {
+  exclude(reply: ReplyHandle): void {
     this.#transcript?.exclude(this.#recordOf(reply).span);
   }
 
-  reward(reply: ChatReply, value: number): void {
+  reward(reply: ReplyHandle, value: number): void {
     const recorded = this.#recordOf(reply);
     if (!Number.isFinite(value)) {
       throw new RangeError(`step credit of turn ${reply.turn} is ${value}; it must be a finite number`);
@@ -258,7 +262,7 @@ class Conversation implements Chat {
     recorded.reward = value;
   }
 
-  #recordOf(reply: ChatReply): RecordedReply {
+  #recordOf(reply: ReplyHandle): RecordedReply {
     const found = this.#replies.find(({ turn }) => turn === reply.turn);
     if (!found) throw new RangeError(`turn ${reply.turn} is not a reply of this chat`);
     return found;

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage } from '@langchain/core/messages';
 import { tool as langChainTool } from '@langchain/core/tools';
+import { convertToOpenAITool } from '@langchain/core/utils/function_calling';
 import { END, MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
 import { ToolNode } from '@langchain/langgraph/prebuilt';
 import { generateText, tool as sdkTool, stepCountIs, streamText } from 'ai';
@@ -23,8 +24,9 @@ import {
   train,
 } from 'rollcall';
 import { languageModel } from 'rollcall/ai-sdk';
-import { chatModel, recursionLimit } from 'rollcall/langchain';
+import { type ChatModelOptions, chatModel, recursionLimit, replyOf } from 'rollcall/langchain';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
+import type { ToolSchema } from 'rollcall/tools';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { tinyModel } from '../tiny-model.ts';
@@ -81,6 +83,10 @@ const dialogue = (head: string, result = '5') =>
 const addReplies: ScriptedEngineOptions['reply'] = ({ turn }) => (turn === 0 ? CALL : 'It is 5.');
 /** What stands before the first user message: the tools, as the template tells them. */
 const headOf = (text: string) => text.slice(0, text.indexOf('<|im_start|>user'));
+const withoutSchemaKey = (tool: ToolSchema): ToolSchema => {
+  const { $schema: _, ...parameters } = tool.function.parameters;
+  return { ...tool, function: { ...tool.function, parameters } };
+};
 const numbers = z.object({ a: z.number(), b: z.number() });
 
 describe('verl 1.B10: LangGraph', () => {
@@ -125,8 +131,8 @@ describe('verl 1.B10: LangGraph', () => {
   });
 
   /** A graph by hand, as in LangGraph's own guide: model, tools, and back while there are calls. */
-  const handmade = (context: AgentContext<Task>) => {
-    const model = chatModel(context.model).bindTools([add, fail]);
+  const handmade = (context: AgentContext<Task>, options: ChatModelOptions = {}) => {
+    const model = chatModel(context.model, options).bindTools([add, fail]);
     return new StateGraph(MessagesAnnotation)
       .addNode('model', async ({ messages }) => ({ messages: [await model.invoke(messages)] }))
       .addNode('tools', new ToolNode([add, fail]))
@@ -138,8 +144,8 @@ describe('verl 1.B10: LangGraph', () => {
       .addEdge('tools', 'model')
       .compile();
   };
-  const runGraph = (context: AgentContext<Task>) =>
-    handmade(context).invoke(
+  const runGraph = (context: AgentContext<Task>, options?: ChatModelOptions) =>
+    handmade(context, options).invoke(
       { messages: [new SystemMessage('Be brief.'), new HumanMessage('go')] },
       { recursionLimit: recursionLimit(context.limits) },
     );
@@ -180,13 +186,62 @@ describe('verl 1.B10: LangGraph', () => {
     expect(runs).toBe(2);
   });
 
-  test('invalid JSON arguments are invalid_tool_calls, and the graph ends', async () => {
+  /** Twice a call that cannot be read, then one that can, then the answer. */
+  const MALFORMED = '<tool_call>{"name": "add", "arguments": {"a": 2,}</tool_call>';
+  const stumbling: ScriptedEngineOptions['reply'] = ({ turn }) =>
+    [MALFORMED, MALFORMED, call('add', { a: 2, b: 3 }), 'It is 5.'][turn]!;
+
+  test('a call that cannot be read is answered to the model, as an own loop does, token for token', async () => {
+    let messages: BaseMessage[] = [];
+    const { trajectory, engine } = await play(async (context) => {
+      messages = (await runGraph(context)).messages;
+    }, stumbling);
+    const schemas = [add, fail].map((one) => convertToOpenAITool(one) as ToolSchema);
+    const own = await play(async ({ model }) => {
+      const toolSchemas = schemas.map((schema) => withoutSchemaKey(schema));
+      const chat = model.chat({ system: 'Be brief.', toolSchemas });
+      chat.user('go');
+      for (;;) {
+        const reply = await chat.sample();
+        if (reply.final) return;
+        chat.answer(
+          reply,
+          reply.toolCalls.map((one) => ({ call: one, result: '5' })),
+        );
+      }
+    }, stumbling);
+    expect([trajectory.end.kind, trajectory.turns.length, trajectory.segments.length]).toEqual([
+      'completed',
+      4,
+      1,
+    ]);
+    expectExactTokens(trajectory.segments, engine);
+    expect(shown(trajectory.segments[0])).toBe(shown(own.trajectory.segments[0]));
+    expect(trajectory.segments[0]!.ids).toEqual(own.trajectory.segments[0]!.ids);
+    expect(messages.map((message) => message.getType())).toEqual(['system', 'human', 'ai', 'tool', 'ai']);
+  });
+
+  test('replyOf gives the handle of a reply, for its step reward and for exclusion', async () => {
+    const { trajectory } = await play(async (context) => {
+      const { messages } = await ask(context);
+      const [first, last] = messages.filter((message) => AIMessage.isInstance(message));
+      context.reward(replyOf(first!), 0.25);
+      context.exclude(replyOf(last!));
+      expect(() => replyOf(messages[0]!)).toThrow(/not a reply of the policy/);
+      expect(() => context.exclude({ turn: 9 })).toThrow('turn 9 is not a reply of this trajectory');
+    }, addReplies);
+    expect(trajectory.turns.map(({ reward: credit }) => credit)).toEqual([0.25, undefined]);
+    const [{ trained, sampled, turns }] = trajectory.segments as [Segment];
+    expect([...trained]).toEqual([...sampled].map((one, at) => (turns[at] === 2 ? 0 : one)));
+  });
+
+  test('on request, invalid JSON arguments are invalid_tool_calls, and the graph ends', async () => {
     let last: BaseMessage | undefined;
     const { trajectory } = await play(
       async (context) => {
-        last = (await runGraph(context)).messages.at(-1);
+        last = (await runGraph(context, { unreadableCalls: 'return' })).messages.at(-1);
       },
-      () => '<tool_call>{"name": "add", "arguments": {"a": 2,}</tool_call>',
+      () => MALFORMED,
     );
     expect(AIMessage.isInstance(last) && last.invalid_tool_calls).toMatchObject([
       { name: 'add', args: expect.stringContaining('"a": 2,'), error: expect.any(String) },
@@ -375,8 +430,11 @@ describe('verl 1.B10: the AI SDK', () => {
   test('generateText with tools is one segment of exact tokens, also where validation reorders arguments', async () => {
     let text = '';
     const { trajectory, engine } = await play(async (context) => {
-      text = (await ask(context)).text;
+      const result = await ask(context);
+      text = result.text;
+      context.reward(replyOf(result.steps[0]!), 0.5);
     }, addReplies);
+    expect(trajectory.turns[0]!.reward).toBe(0.5);
     expect([text, trajectory.end.kind, trajectory.segments.length]).toEqual(['It is 5.', 'completed', 1]);
     const all = shown(trajectory.segments[0]);
     expect(all).toBe(dialogue(headOf(all)));

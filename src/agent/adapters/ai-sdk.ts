@@ -16,6 +16,7 @@ import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
+import { replyMark } from './reply-of.ts';
 import { nameIn, problemId, servedChats } from './served-chats.ts';
 
 /** Options of the policy as a language model of the AI SDK. */
@@ -43,7 +44,7 @@ export function languageModel(model: Model, { sampling = {} }: LanguageModelOpti
         raw: reply.finish,
       },
       usage: usageOf(reply),
-      providerMetadata: { rollcall: { turn: reply.turn, ids: [...reply.ids] } },
+      providerMetadata: replyMark(reply),
       warnings:
         options.seed === undefined
           ? []

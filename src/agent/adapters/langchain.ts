@@ -25,12 +25,19 @@ import { ConfigError } from '../../errors.ts';
 import type { Message, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
 import type { Limits } from '../limits.ts';
+import { replyMark } from './reply-of.ts';
 import { nameIn, problemId, type ServedChats, servedChats } from './served-chats.ts';
 
 /** Options of the policy as a chat model of LangChain. */
 export interface ChatModelOptions extends BaseChatModelParams {
   /** Sampling options of every reply; replies at a temperature other than the run's are not trained. */
   readonly sampling?: SampleOptions;
+  /**
+   * What becomes of a reply whose calls cannot be read at all. `answer`, the default: the model is told at once, as `runTools`
+   * does, and the graph gets the reply that follows. `return`: the graph gets it, with `invalid_tool_calls`; most graphs end
+   * there.
+   */
+  readonly unreadableCalls?: 'answer' | 'return';
 }
 
 interface CallOptions extends BaseChatModelCallOptions {
@@ -51,9 +58,11 @@ export function recursionLimit({ turns }: Pick<Limits, 'turns'>): number {
 export class PolicyChatModel extends BaseChatModel<CallOptions> {
   readonly #chats: ServedChats;
   readonly #sampling: SampleOptions;
+  readonly #answersUnreadable: boolean;
 
-  constructor(model: Model, { sampling = {}, ...params }: ChatModelOptions) {
+  constructor(model: Model, { sampling = {}, unreadableCalls = 'answer', ...params }: ChatModelOptions) {
     super(params);
+    this.#answersUnreadable = unreadableCalls === 'answer';
     this.#chats = servedChats(model);
     this.#sampling = sampling;
   }
@@ -83,13 +92,14 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
       sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}) },
       failedCalls: new Set(failed.flatMap((message) => (isToolMessage(message) ? message.tool_call_id : []))),
       signal,
+      answersUnreadable: this.#answersUnreadable,
     });
     return { generations: [{ text: reply.content, message: toMessage(reply) }] };
   }
 }
 
 function toMessage(reply: ChatReply): AIMessage {
-  const { content, reasoning, toolCalls, problems, finish, turn, ids, promptTokens } = reply;
+  const { content, reasoning, toolCalls, problems, finish, ids, promptTokens } = reply;
   const message = new AIMessage({
     content,
     tool_calls: toolCalls.map(({ id, name, arguments: args }) => ({ type: 'tool_call', id, name, args })),
@@ -104,7 +114,7 @@ function toMessage(reply: ChatReply): AIMessage {
       };
     }),
     ...(reasoning === '' ? {} : { additional_kwargs: { reasoning_content: reasoning } }),
-    response_metadata: { finish_reason: finish, rollcall: { turn, ids: [...ids] } },
+    response_metadata: { finish_reason: finish, ...replyMark(reply) },
   });
   const total = promptTokens + ids.length;
   return Object.assign(message, {

@@ -16,6 +16,8 @@ export interface ServeRequest {
   /** Ids of the calls whose tool failed. */
   readonly failedCalls: ReadonlySet<string>;
   readonly signal?: AbortSignal | undefined;
+  /** A reply with nothing but calls that cannot be read is answered here; the framework gets the reply that follows. */
+  readonly answersUnreadable?: boolean;
 }
 
 interface Served {
@@ -42,12 +44,23 @@ export class ServedChats {
     const known = this.#extendedBy(marks, tools);
     const chat = known ? known.chat : this.#begin(request);
     if (known) goOn(known, request);
-    const reply = await unlessAborted(chat.sample(request.sampling), request.signal);
-    if (!reply.final) chat.checkRoom(reply);
+    const reply = await this.#sample(chat, request);
     const toolCalls = reply.toolCalls.map((call) => ({ ...call, id: outsideId(reply, call) }));
     const given: ChatReply = { ...reply, toolCalls };
     this.#served.add({ chat, tools, reply, marks: [...marks, markOf({ role: 'assistant', ...given })] });
     return given;
+  }
+
+  async #sample(
+    chat: Chat,
+    { sampling, signal, answersUnreadable = false }: ServeRequest,
+  ): Promise<ChatReply> {
+    for (;;) {
+      const reply = await unlessAborted(chat.sample(sampling), signal);
+      if (!reply.final) chat.checkRoom(reply);
+      if (!answersUnreadable || reply.final || reply.toolCalls.length > 0) return reply;
+      chat.answer(reply, []);
+    }
   }
 
   /** Taken out while its next reply is made, so that another request with the same beginning gets its own chat. */
