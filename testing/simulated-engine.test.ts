@@ -57,6 +57,13 @@ test('one request alone: its prompt in one step, which gives the first token, th
   expect(server.statistics().busyMs).toBeCloseTo(46.3, 9);
 });
 
+test('every request adds its fixed time to the step with its prompt', async () => {
+  const { ask } = engine({ requestMs: 3 });
+  const both = await Promise.all([ask(request('a', 20, 1)), ask(request('bb', 10, 1))]);
+  // One came first and is alone in its step: 10 + 10 + 3. The other's: 10 + 5 + 3.
+  expect(both.map(({ at }) => at)).toEqual([23, 41]);
+});
+
 test('a prompt longer than a chunk takes several steps', async () => {
   const { ask } = engine();
   // 64 + 36 prompt tokens: (10 + 32) + (10 + 18).

@@ -2,7 +2,8 @@
  * An inference server in virtual time: continuous batching with chunked prompts, K/V memory with preemption by
  * recomputation, a prefix cache, a queue. One step takes
  *
- *   stepMs + sequenceMs · requests that decode + contextMs · tokens they attend to + prefillMs · prompt tokens
+ *   stepMs + sequenceMs · requests that decode + contextMs · tokens they attend to
+ *          + prefillMs · prompt tokens + requestMs · requests that these belong to
  *
  * and gives every decoding request a token. Steps between two events are not walked through one by one: their time
  * is a sum in closed form, so an hour of a busy server takes milliseconds.
@@ -42,6 +43,8 @@ export interface SimulatedHardware {
   readonly contextMs: number;
   /** More for each prompt token computed. */
   readonly prefillMs: number;
+  /** More for each request with prompt tokens in the step: receiving, scheduling and answering it; default 0. */
+  readonly requestMs?: number;
   /** Most requests that run at once. */
   readonly maxBatch: number;
   /** Most prompt tokens computed in one step. */
@@ -265,7 +268,7 @@ export class SimulatedEngine implements InferenceServer {
     for (const sequence of this.#running.filter(({ cancelled }) => cancelled)) this.#end(sequence, true);
     this.#admit();
     this.#makeRoom();
-    const { stepMs, sequenceMs, contextMs, prefillMs, chunkTokens } = this.#hardware;
+    const { stepMs, sequenceMs, contextMs, prefillMs, requestMs = 0, chunkTokens } = this.#hardware;
     const prompts: { sequence: SimulatedSequence; tokens: number }[] = [];
     const decoding: SimulatedSequence[] = [];
     let left = chunkTokens;
@@ -296,7 +299,8 @@ export class SimulatedEngine implements InferenceServer {
         stepMs +
         sequenceMs * decoding.length +
         contextMs * context +
-        prefillMs * prompts.reduce((sum, { tokens }) => sum + tokens, 0),
+        prefillMs * prompts.reduce((sum, { tokens }) => sum + tokens, 0) +
+        requestMs * prompts.length,
       growthMs: contextMs * decoding.length,
       steps: prompts.length > 0 ? 1 : Math.max(1, Math.min(shortest, affordable)),
       cancelTimer: () => {},

@@ -25,6 +25,10 @@ interface Probe {
   readonly replyTokens: number;
 }
 
+/** A prompt that costs next to nothing. */
+const SHORT = 8;
+
+/** `requests`, `promptTokens` and `replyTokens` are those of the largest probe. */
 export async function calibrate(
   server: InferenceServer,
   {
@@ -57,30 +61,47 @@ export async function calibrate(
       ),
     );
     const tokens = replies.reduce((sum, { ids }) => sum + ids.length, 0);
-    const steps = Math.max(...replies.map(({ ids }) => ids.length));
-    return { milliseconds: clock.now() - began, tokens, steps };
+    return {
+      milliseconds: clock.now() - began,
+      tokens,
+      steps: Math.max(...replies.map(({ ids }) => ids.length)),
+    };
   };
-  await measure({ requests: 2, promptTokens, replyTokens }); // warm
-  const alone = await measure({ requests: 1, promptTokens: 8, replyTokens });
-  const one = await measure({ requests: 1, promptTokens: 8, replyTokens: 1 });
-  const long = await measure({ requests: 1, promptTokens: 8 + promptTokens, replyTokens: 1 });
-  const many = await measure({ requests, promptTokens: 8, replyTokens });
-  const perToken = (alone.milliseconds - one.milliseconds) / Math.max(1, alone.steps - 1);
-  const perStep = (many.milliseconds - one.milliseconds) / Math.max(1, many.steps - 1);
-  const sequenceMs = Math.max(0, (perStep - perToken) / Math.max(1, Math.min(requests, maxBatch) - 1));
+  const many = Math.min(requests, maxBatch);
+  /** Time of a decoding step: what the tokens after the first take. */
+  const step = async (probe: Probe) => {
+    const first = await measure({ ...probe, replyTokens: 1 });
+    const whole = await measure(probe);
+    const decoded = whole.milliseconds - first.milliseconds;
+    return { stepMs: Math.max(0, decoded / Math.max(1, whole.steps - 1)), first, whole };
+  };
+  await measure({ requests: many, promptTokens, replyTokens: 2 }); // warm
+  const alone = await step({ requests: 1, promptTokens: SHORT, replyTokens });
+  const short = await step({ requests: many, promptTokens: SHORT, replyTokens });
+  const long = await step({ requests: many, promptTokens: SHORT + promptTokens, replyTokens });
+  const perMore = (more: number, base: number, count: number) =>
+    Math.max(0, (more - base) / Math.max(1, count));
+  const sequenceMs = perMore(short.stepMs, alone.stepMs, many - 1);
+  const prefillMs = perMore(long.first.milliseconds, short.first.milliseconds, many * promptTokens);
   const load = await server.load?.();
+  const rate = ({ tokens, milliseconds }: Awaited<ReturnType<typeof measure>>) =>
+    (1000 * tokens) / milliseconds;
   return {
     hardware: {
-      stepMs: Math.max(0.01, perToken - sequenceMs),
+      stepMs: Math.max(0.01, alone.stepMs - sequenceMs),
       sequenceMs,
-      contextMs: 0,
-      prefillMs: Math.max(0, (long.milliseconds - one.milliseconds) / promptTokens),
+      contextMs: perMore(long.stepMs, short.stepMs, many * promptTokens),
+      prefillMs,
+      requestMs: Math.max(
+        0,
+        perMore(short.first.milliseconds, alone.first.milliseconds, many - 1) - SHORT * prefillMs,
+      ),
       maxBatch,
       chunkTokens: 8192,
       kvTokens: load?.kvTokens ?? 1_000_000,
       prefixCache: true,
     },
-    saturatedTokensPerSecond: (1000 * many.tokens) / many.milliseconds,
+    saturatedTokensPerSecond: Math.max(rate(short.whole), rate(long.whole)),
   };
 }
 
@@ -101,13 +122,12 @@ export function boundSeconds(
   return Math.max(longest / 1000, tokens / saturatedTokensPerSecond);
 }
 
-/** Trajectories a second that the simulator expects, with replies as long as they really were. */
+/** Trajectories a second that the simulator expects of these plans. */
 export async function forecast(
-  played: readonly PlayedTrajectory[],
+  plans: readonly SimulatedTrajectory[],
   { hardware }: Calibration,
   options: Omit<PlayOptions, 'clock'>,
 ): Promise<number> {
-  const plans = played.map(({ plan, sampledTokens }) => withTokens(plan, sampledTokens));
   const byId = new Map(plans.map((plan) => [plan.id, plan]));
   const clock = virtualClock();
   const server = simulatedEngine({
@@ -118,12 +138,12 @@ export async function forecast(
   return (await playBatch(server, plans, { ...options, clock, sharesPrefixes: true })).trajectoriesPerSecond;
 }
 
-/** Replies of about the same length, that many tokens in all. */
-function withTokens(plan: SimulatedTrajectory, tokens: number): SimulatedTrajectory {
+/** The plan of a trajectory with as many tokens as it really sampled, in replies of about the same length. */
+export function asPlayed({ plan, sampledTokens }: PlayedTrajectory): SimulatedTrajectory {
   const count = plan.turns.length;
   const turns = plan.turns.map((turn, at) => {
-    const replyTokens = Math.floor((tokens * (at + 1)) / count) - Math.floor((tokens * at) / count);
-    return { ...turn, replyTokens: Math.max(1, replyTokens) };
+    const until = (turnsDone: number) => Math.floor((sampledTokens * turnsDone) / count);
+    return { ...turn, replyTokens: Math.max(1, until(at + 1) - until(at)) };
   });
   return { ...plan, turns };
 }

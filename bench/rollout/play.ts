@@ -3,11 +3,15 @@ import { type GatewayOptions, gateway } from '../../src/gateway/gateway.ts';
 import { programs } from '../../src/gateway/policies/programs.ts';
 import type { GenerateRequest, InferenceServer } from '../../src/inference/server.ts';
 import type { Clock } from '../../src/lib/clock.ts';
+import { messageOf } from '../../src/lib/error-message.ts';
 import { createRandom, hashSeed } from '../../src/lib/random.ts';
 import { type PlayedTrajectory, playTrajectory, type SimulatedTrajectory } from '../../testing/index.ts';
 import { barriers } from '../schedule/barriers.ts';
 
-/** `batch`: all wait for one another at every turn. `request`: each continues without waiting. `ours`: the same through a queue. */
+/**
+ * `batch`: all wait for one another at every turn. `request`: each continues without waiting. `ours`: the same, and the
+ * gateway's policy `programs` keeps back what does not fit into the server's K/V memory.
+ */
 export const SCHEDULERS = ['batch', 'request', 'ours'] as const;
 export type Scheduler = (typeof SCHEDULERS)[number];
 
@@ -25,6 +29,8 @@ export interface Played {
   readonly trajectoriesPerSecond: number;
   readonly tokensPerSecond: number;
   readonly failed: number;
+  /** What the first one that failed says. */
+  readonly failure: string | undefined;
   readonly trajectories: readonly PlayedTrajectory[];
 }
 
@@ -33,7 +39,7 @@ export async function playBatch(
   plans: readonly SimulatedTrajectory[],
   { scheduler, clock, seed, vocabulary, sharesPrefixes }: PlayOptions,
 ): Promise<Played> {
-  const queue: GatewayOptions = scheduler === 'ours' ? { policy: programs(), ceiling: {} } : {};
+  const queue: GatewayOptions = scheduler === 'ours' ? { policy: programs() } : {};
   const given = sharesPrefixes ? server : withoutSharing(server, vocabulary);
   const front = gateway([given], { clock, ...queue });
   const waits = scheduler === 'batch' ? barriers(plans) : {};
@@ -43,12 +49,14 @@ export async function playBatch(
   );
   const seconds = (clock.now() - began) / 1000;
   const trajectories = all.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  const failed = all.find((one) => one.status === 'rejected');
   const tokens = trajectories.reduce((sum, { sampledTokens }) => sum + sampledTokens, 0);
   return {
     seconds,
     trajectoriesPerSecond: trajectories.length / seconds,
     tokensPerSecond: tokens / seconds,
     failed: all.length - trajectories.length,
+    failure: failed && messageOf(failed.reason),
     trajectories,
   };
 }

@@ -6,6 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { trainOptions } from '../../examples/quickstart/train-options.ts';
 import { loadModelFiles } from '../../src/chat/model-files.ts';
 import { embedded } from '../../src/engine/embedded.ts';
+import { ConfigError } from '../../src/errors.ts';
 import type { LaunchCommand } from '../../src/inference/engine.ts';
 import { engineNamed } from '../../src/inference/engines.ts';
 import { installedRelease } from '../../src/inference/installed-engine.ts';
@@ -25,6 +26,7 @@ import type { TrainOptions } from '../../src/options.ts';
 import { train } from '../../src/train.ts';
 import type { ContractCase } from '../../testing/contract.ts';
 import { inferenceServerContract } from '../../testing/inference-server-contract.ts';
+import { readFlags } from '../flags.ts';
 import { warmStart } from '../short-run.ts';
 import { type Aim, atMost, conclude, concludeFailed, holds } from '../verdict.ts';
 import { adapterCases, servingCases } from './cases.ts';
@@ -35,22 +37,11 @@ import { install, type RealServer } from './real-server.ts';
 /** In this order. */
 const PARTS = ['serving', 'adapters', 'tiedHead', 'launchedRun', 'kills'] as const;
 
-export interface ProofOptions {
-  readonly runs: string;
-  /** All of `PARTS`, or some while one is being mended. */
-  readonly parts: readonly string[];
-  /** Steps of the training that is compared with the embedded engine's. */
-  readonly steps: number;
-  /** SIGKILLs of a run with a server. */
-  readonly kills: number;
-  /** The whole proof's time limit. */
-  readonly minutes: number;
-}
-
 const START_SECONDS = 600;
 const say = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)}  ${line}`);
 
-export async function proveServer(real: RealServer, options: ProofOptions): Promise<void> {
+export async function proveServer(real: RealServer): Promise<void> {
+  const options = proofOptions();
   const late = () => {
     concludeFailed(`not done in ${options.minutes} minutes`);
     process.exit(1); // servers end with this process
@@ -64,6 +55,29 @@ export async function proveServer(real: RealServer, options: ProofOptions): Prom
   for (const part of PARTS) if (options.parts.includes(part)) await proof[part]();
   for (const [what, why] of Object.entries(real.cannot)) say(`this build cannot do: ${what} (${why})`);
   conclude(proof.aims, { ...proof.figures, cannot: real.cannot });
+}
+
+type ProofOptions = ReturnType<typeof proofOptions>;
+
+function proofOptions() {
+  const flags = readFlags(
+    { runs: 'runs/prove-servers', parts: PARTS.join(','), steps: '6', kills: '20', minutes: '90' },
+    { steps: '3', kills: '2', minutes: '25' },
+  );
+  const parts = flags.parts.split(',');
+  const unknown = parts.find((part) => !PARTS.some((one) => one === part));
+  if (unknown !== undefined)
+    throw new ConfigError(`--parts has ${JSON.stringify(unknown)}; known are ${PARTS.join(', ')}`);
+  return {
+    runs: flags.runs,
+    parts,
+    /** Steps of the training that is compared with the embedded engine's. */
+    steps: Number(flags.steps),
+    /** SIGKILLs of a run with a server. */
+    kills: Number(flags.kills),
+    /** The whole proof's time limit. */
+    minutes: Number(flags.minutes),
+  };
 }
 
 class Proof {

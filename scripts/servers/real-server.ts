@@ -18,6 +18,8 @@ export interface RealServer {
   /** What this build cannot do, and why. It is printed, and no aim. */
   readonly cannot: Readonly<Record<string, string>>;
   readonly dies: { readonly ofScoringWithLora: boolean; readonly ofWrongIds: boolean };
+  /** Weights that could not be loaded leave it without any. */
+  readonly losesWeights: boolean;
   /** A request for an adapter that was unloaded loads it again from its folder. */
   readonly reloadsAdapters: boolean;
   /** Keeps an output layer that is tied to the embedding when weights are loaded again. */
@@ -50,6 +52,7 @@ export const REAL_SERVERS: Readonly<Record<RealServer['engine'], RealServer>> = 
       images: 'the small model reads none',
     },
     dies: { ofScoringWithLora: true, ofWrongIds: false },
+    losesWeights: true,
     reloadsAdapters: false,
     keepsTiedHead: true,
   },
@@ -73,6 +76,7 @@ export const REAL_SERVERS: Readonly<Record<RealServer['engine'], RealServer>> = 
       images: 'the small model reads none',
     },
     dies: { ofScoringWithLora: false, ofWrongIds: true },
+    losesWeights: false,
     reloadsAdapters: true,
     keepsTiedHead: false,
   },

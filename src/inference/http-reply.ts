@@ -47,15 +47,22 @@ export function checkedReply(url: string, { id }: GenerateRequest, parts: ReplyP
 
 const isList = (value: unknown) => Array.isArray(value) || ArrayBuffer.isView(value);
 
+/** Plain loops, here and below: methods that take a function make an object of every number. */
 function areIds(ids: ArrayLike<unknown>): boolean {
-  if (ids instanceof Int32Array) return ids.every((id) => id >= 0);
-  return Array.prototype.every.call(ids, (id) => Number.isInteger(id) && id >= 0);
+  for (let at = 0; at < ids.length; at++) {
+    const id = ids[at];
+    if (!Number.isInteger(id) || (id as number) < 0) return false;
+  }
+  return true;
 }
 
 /** Where one is that none can be; -1 if none is. */
 function notLogprob(logprobs: ArrayLike<unknown>): number {
-  if (logprobs instanceof Float32Array) return logprobs.findIndex((value) => !(value <= 1e-3));
-  return Array.prototype.findIndex.call(logprobs, (value) => typeof value !== 'number' || !(value <= 1e-3));
+  for (let at = 0; at < logprobs.length; at++) {
+    const value = logprobs[at];
+    if (typeof value !== 'number' || !(value <= 1e-3)) return at;
+  }
+  return -1;
 }
 
 /** As SGLang (since 0.5.19) and vLLM (0.32) say it: which weights sampled which tokens. */
