@@ -157,9 +157,11 @@ function groupsOf(step: number): Group[] {
             { role: 'user' as const, content: `question ${taskIndex}`.repeat(4) },
             { role: 'assistant' as const, content: 'x'.repeat(tokens - 60) },
           ],
+          chats: [{ number: 0, start: 0, end: 2, tools: [] }],
           turns: [
             {
               segment: 0,
+              message: 1,
               start: 60,
               end: tokens,
               finish: 'stop' as const,

@@ -123,6 +123,8 @@ export interface ToolRun {
 /** One reply and what answered it. `start`/`end` are the reply's token offsets in its segment. */
 export interface Turn {
   readonly segment: number;
+  /** Position of the reply in the trajectory's messages; absent for an empty reply that nothing follows. */
+  readonly message?: number;
   readonly start: number;
   readonly end: number;
   readonly finish: 'stop' | 'length' | 'abort';
@@ -131,6 +133,16 @@ export interface Turn {
   readonly problems: readonly Problem[];
   /** Step reward of the turn itself (an interaction's score, an agent's own credit). */
   readonly reward?: number;
+}
+
+/** A conversation of a trajectory: its messages from `start` up to `end`. A sub-agent holds another one. */
+export interface ChatPart {
+  /** Its place in the order in which the agent opened its chats, from 0. */
+  readonly number: number;
+  readonly start: number;
+  readonly end: number;
+  /** Names of the tools that the model was offered. */
+  readonly tools: readonly string[];
 }
 
 /** A stretch of a trajectory's time, in milliseconds since the run's clock began. */
@@ -154,7 +166,10 @@ export interface Trajectory<T = Task> {
   /** The validation set that the task belongs to; absent in training. */
   readonly evaluation?: string;
   readonly segments: readonly Segment[];
+  /** Chat by chat, in the order in which they were opened. */
   readonly messages: readonly Message[];
+  readonly chats: readonly ChatPart[];
+  /** In the order in which they began, whatever their chat. */
   readonly turns: readonly Turn[];
   /** Text of the last reply, special tokens removed. */
   readonly text: string;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { cp, mkdir, mkdtemp, readFile, symlink, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { train } from 'rollcall';
 import { byteModel } from 'rollcall/testing';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -159,6 +159,7 @@ test('tokens that encoding their text again would not give are told', async () =
   const place = { id: 'one', step: 1, taskIndex: 0, task: {}, attempt: 0 };
   const told = {
     messages: [],
+    chats: [],
     turns: [],
     text: '',
     end: { kind: 'completed' as const },
@@ -233,12 +234,17 @@ test('a fork of one of two attempts with the same numbers is told when it began'
   expect(() => positionIn(entries, { ...wanted, task: 9 })).toThrow('has no attempt 0 at task 9');
 });
 
-test('a fork continues with the edited message and is written as a run of its own', async () => {
+test('a fork continues from the newest checkpoint with the edited message, from any directory, and is written as a run of its own', async () => {
   const lines = await linesOf(1);
   const position = lines.findIndex(({ messages }) => messages.some(({ role }) => role === 'tool'));
   const at = lines[position]!.messages.findIndex(({ role }) => role === 'tool');
   const request = { step: 1, position, turn: 2, attempts: 2, edits: { [at]: 'seven' } };
-  const { directory, groups } = await forkTrajectory(run, request);
+  const here = process.cwd();
+  process.chdir(tmpdir());
+  const { directory, groups } = await forkTrajectory(relative(tmpdir(), run), request);
+  process.chdir(here);
+  const { model } = JSON.parse(await readFile(join(directory, 'options.json'), 'utf8')) as { model: string };
+  expect(model).toBe(join(run, 'checkpoints', 'global_step_3'));
   expect(groups[0]!.attempts.map(({ trajectory }) => trajectory.messages[at]!.content)).toEqual([
     'seven',
     'seven',
@@ -249,7 +255,7 @@ test('a fork continues with the edited message and is written as a run of its ow
     /there is no turn 9 .* turns 1 to \d/,
   );
   await expect(forkTrajectory(run, { ...request, turn: 1 })).rejects.toThrow(
-    `message ${at} lies past the fork; messages 0 to 0 can be edited`,
+    `message ${at} does not lie before turn 1; these can be edited: 0`,
   );
 });
 

@@ -123,6 +123,7 @@ function recorded(): Group {
     attempt: 0,
     segments: [segment(45)],
     messages: [],
+    chats: [],
     turns: [
       { ...turn, segment: 0, start: 30, end: 35 },
       { ...turn, segment: 0, start: 42, end: 45 },

@@ -121,6 +121,7 @@ export function scoredAttempt(
       id: `${where.step}-${where.taskIndex}-${where.attempt}`,
       task: {},
       messages: [],
+      chats: [],
       text: '',
       end: { kind: 'completed' },
       spans: [],

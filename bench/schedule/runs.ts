@@ -281,6 +281,7 @@ function scored({ plan, versions }: PlayedTrajectory, step: number): Scored {
         },
       ],
       messages: [],
+      chats: [],
       turns: [],
       text: '',
       end: { kind: 'completed' },

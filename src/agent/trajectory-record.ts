@@ -3,11 +3,12 @@
  * that a trajectory ends on sampled tokens; turns are numbered through the whole trajectory.
  */
 import type { ChatRecord } from '../chat/chat.ts';
-import type { Message, Segment, Turn } from '../types.ts';
+import type { ChatPart, Message, Segment, Turn } from '../types.ts';
 
 export interface AssembledTrajectory {
   readonly segments: readonly Segment[];
   readonly messages: readonly Message[];
+  readonly chats: readonly ChatPart[];
   readonly turns: readonly Turn[];
   /** Text of the reply that came last. */
   readonly text: string;
@@ -23,18 +24,26 @@ export function assembleTrajectory(chats: readonly ChatRecord[], lastTurn = 0): 
   const spoken = chats.filter(({ segments }) => segments.some(isSampled));
   const kept = spoken.length > 0 ? spoken : chats.slice(0, 1);
   const segments: Segment[] = [];
+  const messages: Message[] = [];
+  const parts: ChatPart[] = [];
   const turns: Turn[] = [];
-  for (const chat of chats) {
+  for (const [chatNumber, chat] of chats.entries()) {
+    const first = messages.length;
+    if (kept.includes(chat)) {
+      messages.push(...chat.messages);
+      parts.push({ number: chatNumber, start: first, end: messages.length, tools: chat.tools });
+    }
     const turnOfReply = [0, ...chat.replies.map(({ turn }) => number(turn))];
     const place = chat.segments.map((segment) => {
       const keeps = kept.includes(chat) && (spoken.length === 0 || isSampled(segment));
       return keeps ? segments.push(trim(segment, turnOfReply)) - 1 : Math.max(0, segments.length - 1);
     });
-    for (const { turn, span, finish, toolCalls, toolRuns, problems, reward } of chat.replies) {
+    for (const { turn, span, message, finish, toolCalls, toolRuns, problems, reward } of chat.replies) {
       const segment = place[span.segment]!;
       const length = segments[segment]?.ids.length ?? 0;
       turns[number(turn) - 1] = {
         segment,
+        ...(first + message < messages.length ? { message: first + message } : {}),
         start: Math.min(span.start, length),
         end: Math.min(span.end, length),
         finish,
@@ -46,7 +55,7 @@ export function assembleTrajectory(chats: readonly ChatRecord[], lastTurn = 0): 
     }
   }
   const text = replies.find(({ turn }) => turn === lastTurn)?.text ?? '';
-  return { segments, messages: kept.flatMap(({ messages }) => messages), turns, text };
+  return { segments, messages, chats: parts, turns, text };
 }
 
 const isSampled = ({ sampled }: Segment) => sampled.includes(1);

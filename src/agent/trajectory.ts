@@ -39,6 +39,8 @@ export interface TrajectorySetup<T> {
   readonly clock: Clock;
   /** Where images are kept. */
   readonly images?: ImageBlobs | undefined;
+  /** Gives the message that takes the place of one that the agent has queued in a chat. */
+  readonly revise?: ((message: Message, chat: number, at: number) => Message) | undefined;
   /** Cancels the trajectory; the reason says why. */
   readonly signal: AbortSignal;
   /** When the trajectory was ready to start. */
@@ -153,12 +155,14 @@ class Life<T> {
   }
 
   #openChat(options: ChatOptions): Chat {
-    const { format, createChat } = this.#setup;
+    const { format, createChat, revise } = this.#setup;
     const { tools = [] } = options;
     checkToolNames(tools);
+    const number = this.#chats.length;
     const chat = createChat(options, {
       format,
-      sampler: this.#replies.of(this.#chats.length, tools),
+      sampler: this.#replies.of(number, tools),
+      ...(revise && { revise: (message: Message, at: number) => revise(message, number, at) }),
       spans: this.#spans,
       ended: this.#ending.signal,
     });

@@ -69,6 +69,8 @@ export interface ChatSetup {
   readonly spans: Spans;
   /** Aborts when the trajectory ends; its reason unwinds the agent. */
   readonly ended: AbortSignal;
+  /** Gives the message that takes the place of one that the agent has queued; `at` is its position in the chat. */
+  readonly revise?: ((message: Message, at: number) => Message) | undefined;
 }
 
 /** A reply of the chat, and what became of it. */
@@ -77,6 +79,8 @@ interface RecordedReply extends Pick<Turn, 'finish' | 'toolCalls' | 'problems'> 
   readonly turn: number;
   /** Position of its tokens in the transcript. */
   readonly span: TokenSpan;
+  /** Position of its message in the chat. */
+  readonly message: number;
   readonly text: string;
   /** When the reply was complete. */
   readonly repliedAt: number;
@@ -88,6 +92,8 @@ interface RecordedReply extends Pick<Turn, 'finish' | 'toolCalls' | 'problems'> 
 export interface ChatRecord {
   readonly segments: readonly Segment[];
   readonly messages: readonly Message[];
+  /** Names of the tools that the model was offered. */
+  readonly tools: readonly string[];
   readonly replies: readonly Readonly<RecordedReply>[];
 }
 
@@ -147,7 +153,8 @@ class Conversation implements Chat {
   /** Brings the transcript up to date with the queued messages. */
   #prompt(): { transcript: Transcript; prompt: Prompt } {
     const before = this.#messages.slice();
-    const added = this.#queued.splice(0);
+    const { revise = (message: Message) => message } = this.#setup;
+    const added = this.#queued.splice(0).map((message, at) => revise(message, before.length + at));
     this.#messages.push(...added);
     const first = this.#transcript === undefined;
     this.#transcript ??= this.#begin();
@@ -204,7 +211,8 @@ class Conversation implements Chat {
     });
     if (ids.length > 0) this.#answered = this.#messages.length;
     const repliedAt = spans.now();
-    const recorded = { turn, span, finish, text, toolCalls, problems, repliedAt };
+    const message = this.#messages.length - 1;
+    const recorded = { turn, span, message, finish, text, toolCalls, problems, repliedAt };
     this.#replies.push({ ...recorded, toolRuns: [], reward: undefined });
     const final = toolCalls.length === 0 && problems.length === 0;
     return { ...parsed, turn, finish, final, ids, promptTokens };
@@ -273,6 +281,7 @@ class Conversation implements Chat {
     return {
       segments: this.#transcript?.segments() ?? [],
       messages: this.#answered > 0 ? this.#messages.slice(0, this.#answered) : [...this.messages],
+      tools: this.#schemas.map((schema) => schema.function.name),
       replies: [...this.#replies],
     };
   }

@@ -1,18 +1,20 @@
+import { existsSync } from 'node:fs';
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { agent } from '../agent/agent.ts';
 import type { Tool } from '../agent/tool.ts';
 import { embedded } from '../engine/embedded.ts';
+import { ConfigError } from '../errors.ts';
 import { gateway } from '../gateway/gateway.ts';
 import { type ResolvedOptions, resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import { openChatFormat } from '../run/chat-format.ts';
-import { readLatestCheckpoint } from '../watch/run-directory.ts';
-import { recordedRunFile } from './eval.ts';
+import { runPaths } from '../watch/run-directory.ts';
+import { listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
 import { number, whole } from './number.ts';
 import { textOf } from './print-trajectory.ts';
-import { loadRunFile } from './run-file.ts';
+import { loadRecordedRun, modelOf, readOrigin, wholePath } from './recorded-run.ts';
 
 interface ChatFlags {
   readonly config?: string;
@@ -31,10 +33,11 @@ export function registerChat(program: Command): void {
     .action((run: string, flags: ChatFlags) => converse(run, flags));
 }
 
-async function converse(run: string, { config, temperature, maxTokens }: ChatFlags): Promise<void> {
-  const checkpoint = await readLatestCheckpoint(run);
+async function converse(name: string, { config, temperature, maxTokens }: ChatFlags): Promise<void> {
+  const run = wholePath(name);
+  const model = existsSync(runPaths(run).options) ? await modelOf(run) : run;
   const { tools, chat } = await trainedWith(run, config);
-  const { directory, format } = await openChatFormat(checkpoint?.path ?? run, {
+  const { directory, format } = await openChatFormat(model, {
     chat,
     tools: tools.length > 0,
   });
@@ -83,6 +86,7 @@ function conversation(terminal: ReturnType<typeof createInterface>, tools: reado
         closed, // a question never ends that meets the end of its input
       ]);
       if (said.trim() === '') return;
+      if (!process.stdin.isTTY) console.log(said); // a terminal shows what is typed
       dialogue.user(said);
       for (;;) {
         const reply = await dialogue.sample();
@@ -98,13 +102,37 @@ function conversation(terminal: ReturnType<typeof createInterface>, tools: reado
   });
 }
 
-/** The tools and the chat format of the run file, where there is one: a model directory alone has neither. */
+/** The tools and the chat format of the run file; a model directory has neither. */
 async function trainedWith(
   run: string,
   config: string | undefined,
 ): Promise<{ tools: readonly Tool[]; chat?: ResolvedOptions['chat'] }> {
-  const path = config ?? (await recordedRunFile(run).catch(() => undefined));
-  if (path === undefined) return { tools: [] };
-  const { agent: trained, chat } = resolveOptions(await loadRunFile(path));
+  const isRun = existsSync(runPaths(run).options);
+  if (config === undefined && (!isRun || (await readOrigin(run)).config === null)) {
+    if (isRun) await refuseWithoutTools(run, []);
+    return { tools: [] };
+  }
+  const { agent: trained, chat } = resolveOptions(await loadRecordedRun(run, config));
+  if (isRun) await refuseWithoutTools(run, trained.tools);
   return { tools: trained.tools, ...(chat ? { chat } : {}) };
+}
+
+/** Trajectories that are looked at for the tools that the model was offered. */
+const LOOKED_AT = 16;
+
+/** A framework's agent runs its tools itself. The model would call them here, and nothing would answer. */
+async function refuseWithoutTools(run: string, tools: readonly Tool[]): Promise<void> {
+  const step = (await listSteps(run)).at(-1);
+  if (step === undefined) return;
+  const offered = new Set<string>();
+  for (const entry of (await readStepIndex(run, step)).trajectories.slice(0, LOOKED_AT)) {
+    const { trajectory } = await readTrajectory(run, step, entry);
+    for (const name of trajectory.chats.flatMap((chat) => chat.tools)) offered.add(name);
+  }
+  const missing = [...offered].filter((name) => tools.every((tool) => tool.name !== name));
+  if (missing.length === 0) return;
+  const model = await modelOf(run);
+  throw new ConfigError(
+    `the agent of ${run} runs its tools itself (${missing.join(', ')}), and a chat cannot offer them; see the agent at work with rollcall fork or preview, or talk to the bare model: rollcall chat ${model}`,
+  );
 }

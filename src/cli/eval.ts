@@ -1,5 +1,3 @@
-import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import pc from 'picocolors';
 import { ConfigError } from '../errors.ts';
@@ -11,12 +9,12 @@ import { type ResolvedOptions, resolveOptions } from '../options.ts';
 
 import type { Group, Task } from '../types.ts';
 import type { SourceEvaluation } from '../watch/evaluation.ts';
-import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { readLatestCheckpoint } from '../watch/run-directory.ts';
 import { apiKeyOption } from './api-key.ts';
 import { number, whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { createDisplay } from './progress.ts';
-import { loadRunFile } from './run-file.ts';
+import { loadRecordedRun, wholePath } from './recorded-run.ts';
 
 interface EvalFlags {
   readonly config?: string;
@@ -57,10 +55,10 @@ export function registerEval(program: Command): void {
       '\nExample: rollcall eval runs/after --against runs/before --attempts 4 --temperature 1',
     )
     .action(async (model: string, flags: EvalFlags) => {
-      const options = resolveOptions(await loadRunFile(flags.config ?? (await recordedRunFile(model))));
-      const one = await evaluateModel(model, options, flags);
-      const other =
-        flags.against === undefined ? undefined : await evaluateModel(flags.against, options, flags);
+      const [first, second] = [model, flags.against ?? model].map(wholePath) as [string, string];
+      const options = resolveOptions(await loadRecordedRun(first, flags.config));
+      const one = await evaluateModel(first, options, flags);
+      const other = flags.against === undefined ? undefined : await evaluateModel(second, options, flags);
       const changes = other ? changedTasks(one.groups, other.groups) : undefined;
       if (flags.json) {
         console.log(
@@ -79,16 +77,6 @@ export function registerEval(program: Command): void {
       );
       if (changes) console.log(describeChanges(changes, model, flags.against!));
     });
-}
-
-/** The run file that a run recorded in its options. */
-export async function recordedRunFile(run: string): Promise<string> {
-  const { options } = runPaths(run);
-  const recorded = existsSync(options)
-    ? (JSON.parse(await readFile(options, 'utf8')) as { config: { path: string } | null }).config
-    : null;
-  if (recorded !== null && existsSync(recorded.path)) return recorded.path;
-  throw new ConfigError(`${run} does not say which run file it came from; name one with --config`);
 }
 
 interface Measured {

@@ -5,7 +5,7 @@ import type { Tracker } from '../watch/tracker.ts';
 import { TRACE_NAMES, TRACKER_NAMES, type TraceSetup, trackerNamed } from '../watch/trackers/by-name.ts';
 import { sendRun } from '../watch/trackers/send-run.ts';
 import { whole } from './number.ts';
-import { decoderOf } from './show.ts';
+import { decoderOf } from './recorded-run.ts';
 
 interface ExportFlags {
   readonly to: readonly string[];

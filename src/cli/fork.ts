@@ -1,15 +1,16 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import pc from 'picocolors';
-import type { Tool } from '../agent/tool.ts';
-import { toolLoop } from '../agent/tool-loop.ts';
+import type { Dataset } from '../dataset/dataset.ts';
 import { ConfigError } from '../errors.ts';
-import { resolveOptions } from '../options.ts';
+import { validationSets } from '../evaluate.ts';
+import { type ResolvedOptions, resolveOptions } from '../options.ts';
+import { retraceUpTo } from '../rollout/retrace.ts';
 import { rollout } from '../rollout.ts';
 import { imageBlobs } from '../services/image-blobs.ts';
-import type { Group, Message } from '../types.ts';
+import type { Group, Message, Task } from '../types.ts';
 import type { ForkRequest } from '../watch/dashboard/api.ts';
 import { endName } from '../watch/rollout-metrics.ts';
 import { listCheckpoints, runPaths, writeOptions } from '../watch/run-directory.ts';
@@ -19,14 +20,13 @@ import {
   readStepIndex,
   readTrajectory,
   type StoredTrajectory,
+  withoutBytes,
   writeTrajectories,
 } from '../watch/trajectory-store.ts';
-import { recordedRunFile } from './eval.ts';
 import { whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { textOf } from './print-trajectory.ts';
-import { loadRunFile } from './run-file.ts';
-import { modelOf } from './show.ts';
+import { loadRecordedRun, modelOf, readOrigin, wholePath } from './recorded-run.ts';
 
 interface ForkFlags {
   readonly turn: number;
@@ -93,31 +93,32 @@ export interface Fork {
 }
 
 /**
- * Takes the dialogue up to turn k, edits it, and continues it n times as the tool loop with the run's tools, limits
- * and rewards. The dialogue is rendered again from its messages, so a recorded reply is context here, never trained.
+ * Runs the run's own agent again: up to turn k it gets the recorded replies, with the edits, and from there on it is left
+ * to itself, n times, with the run's tools, limits and rewards.
  */
 export async function forkTrajectory(
-  run: string,
+  name: string,
   request: ForkRequest,
   { checkpoint, config, signal }: { checkpoint?: string; config?: string; signal?: AbortSignal } = {},
 ): Promise<Fork> {
-  const index = await readStepIndex(run, request.step);
-  const entry = index.trajectories[request.position];
-  if (!entry) throw new ConfigError(`step ${request.step} of ${run} has no trajectory ${request.position}`);
-  const { trajectory: original } = await readTrajectory(run, request.step, entry);
-  const messages = edited(dialogueBefore(original, request.turn), request.edits);
-  const options = resolveOptions(await loadRunFile(config ?? (await recordedRunFile(run))));
+  const run = resolve(name);
+  const { step, position, turn, edits } = request;
+  const index = await readStepIndex(run, step);
+  const entry = index.trajectories[position];
+  if (!entry) throw new ConfigError(`step ${step} of ${run} has no trajectory ${position}`);
+  const { trajectory: original, segments } = await readTrajectory(run, step, entry);
   const model = checkpoint === undefined ? await modelOf(run) : await checkpointAt(run, checkpoint);
+  const options = resolveOptions(await loadRecordedRun(run, config));
   // The dialogue may show images of the run; those of the fork are kept with them.
   const images = imageBlobs(runPaths(run).blobs);
   const { directory: folder, server, format, limits } = await openPolicy(model, options, images);
   try {
     const groups = await rollout({
       name: 'fork',
-      tasks: [{ index: original.taskIndex, task: original.task }],
+      tasks: [{ index: original.taskIndex, task: await taskOf(original, options) }],
       attempts: request.attempts,
-      step: request.step,
-      agent: toolLoop({ prompt: messages, tools: options.agent.tools as readonly Tool[], name: 'fork' }),
+      step,
+      agent: options.agent,
       rewards: options.rewards,
       server,
       format,
@@ -125,15 +126,16 @@ export async function forkTrajectory(
       limits,
       sampling: options.sampling,
       seed: options.seed,
+      retrace: retraceUpTo({ trajectory: original, segments }, { turn, edits, format }),
       stopOnAgentFailure: true,
       ...(signal ? { signal } : {}),
     });
-    const directory = await freeForkDirectory(run, original, request.turn);
-    const { step, position, turn } = request;
+    const directory = await freeForkDirectory(run, original, turn);
     const { taskIndex, attempt } = original;
     await writeOptions(directory, {
+      ...(await readOrigin(run)),
       model: folder,
-      fork: { step, position, taskIndex, attempt, turn, edits: request.edits },
+      fork: { step, position, taskIndex, attempt, turn, edits },
     });
     await writeTrajectories(directory, step, groups as readonly Group[]);
     return { original, directory, groups: groups as readonly Group[] };
@@ -142,29 +144,18 @@ export async function forkTrajectory(
   }
 }
 
-/** What had been said when turn k began. Replies of the prompt itself (examples) come first and are not turns. */
-function dialogueBefore({ messages, turns }: StoredTrajectory, turn: number): readonly Message[] {
-  if (!Number.isInteger(turn) || turn < 1 || turn > turns.length) {
-    throw new ConfigError(`there is no turn ${turn} in this trajectory; it has turns 1 to ${turns.length}`);
-  }
-  const replies = messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []));
-  const cut = replies[replies.length - turns.length + turn - 1];
-  if (cut === undefined)
-    throw new ConfigError('this trajectory rewrote its dialogue; it cannot be forked by turn');
-  return messages.slice(0, cut);
-}
-
-function edited(messages: readonly Message[], edits: ForkRequest['edits']): readonly Message[] {
-  const beyond = Object.keys(edits).find((number) => Number(number) >= messages.length);
-  if (beyond !== undefined) {
-    throw new ConfigError(
-      `message ${beyond} lies past the fork; messages 0 to ${messages.length - 1} can be edited`,
-    );
-  }
-  return messages.map((message, at): Message => {
-    const text = edits[at];
-    return text === undefined ? message : { ...message, content: text };
-  });
+/** The task as the dataset has it: what is stored leaves out images. A dataset that has changed since is not used. */
+async function taskOf(
+  { task, taskIndex, evaluation }: StoredTrajectory,
+  options: ResolvedOptions,
+): Promise<Task> {
+  const tasks: Dataset<Task> | undefined =
+    evaluation === undefined ? options.tasks : validationSets(options)[evaluation];
+  const places = Array.from({ length: tasks?.length ?? 0 }, (_, place) => place);
+  const place = places.find((at) => tasks?.indexAt(at) === taskIndex);
+  if (!tasks || place === undefined) return task;
+  const now = await tasks.at(place);
+  return JSON.stringify(withoutBytes(now)) === JSON.stringify(task) ? now : task;
 }
 
 async function positionOf(
@@ -208,7 +199,7 @@ export function positionIn(
 }
 
 async function checkpointAt(run: string, wanted: string): Promise<string> {
-  if (!/^\d+$/.test(wanted)) return wanted;
+  if (!/^\d+$/.test(wanted)) return wholePath(wanted);
   const path = join(runPaths(run).checkpoints, `global_step_${wanted}`);
   if (existsSync(path)) return path;
   const kept = await listCheckpoints(run);

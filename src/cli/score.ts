@@ -1,12 +1,12 @@
+import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
 import { scoreTrajectory } from '../reward/score.ts';
 import type { Segment, Trajectory } from '../types.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
-import { recordedRunFile } from './eval.ts';
 import { whole } from './number.ts';
-import { loadRunFile } from './run-file.ts';
+import { loadRecordedRun } from './recorded-run.ts';
 
 interface ScoreFlags {
   readonly config?: string;
@@ -24,8 +24,9 @@ export function registerScore(program: Command): void {
     .option('--config <file>', "run file with the rewards; the run's own if not given")
     .option('--step <n>', 'only this step', whole(0))
     .option('--json', 'print one JSON line per trajectory')
-    .action(async (run: string, { config, step, json }: ScoreFlags) => {
-      const { rewards } = await loadRunFile(config ?? (await recordedRunFile(run)));
+    .action(async (name: string, { config, step, json }: ScoreFlags) => {
+      const run = resolve(name);
+      const { rewards } = await loadRecordedRun(run, config);
       const shared = rewards.filter(({ kind }) => kind !== 'trajectory').map(({ name }) => name);
       if (shared.length > 0) {
         throw new ConfigError(

@@ -1,15 +1,13 @@
 import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Command } from 'commander';
 import pc from 'picocolors';
-import { loadModelFiles } from '../chat/model-files.ts';
 import { ConfigError } from '../errors.ts';
 import { endName } from '../watch/rollout-metrics.ts';
-import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { runPaths } from '../watch/run-directory.ts';
 import { type IndexEntry, listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
 import { whole } from './number.ts';
-import { type Decode, LEGEND, printTrajectory } from './print-trajectory.ts';
+import { LEGEND, printTrajectory } from './print-trajectory.ts';
+import { decoderOf } from './recorded-run.ts';
 
 interface ShowFlags {
   readonly task?: number;
@@ -83,23 +81,4 @@ function listing(step: number, entries: readonly IndexEntry[]): string {
   );
   const head = pc.bold('   task attempt reward advantage turns tokens  end');
   return [`step ${step}: ${entries.length} trajectories`, head, ...rows, ''].join('\n');
-}
-
-/** By the tokenizer of the run's newest checkpoint, or else of the model it started from. */
-export async function decoderOf(run: string): Promise<Decode> {
-  const { tokenizer } = await loadModelFiles(await modelOf(run));
-  return (ids) => tokenizer.decode(ids);
-}
-
-/** The run's newest checkpoint, or else the model it started from. */
-export async function modelOf(run: string): Promise<string> {
-  const options = JSON.parse(await readFile(runPaths(run).options, 'utf8')) as {
-    model: string;
-    evaluation?: string;
-  };
-  // An evaluation is in RUN/evaluations/SET.
-  const checkpoint = await readLatestCheckpoint(
-    options.evaluation === undefined ? run : join(run, '..', '..'),
-  );
-  return checkpoint?.path ?? options.model;
 }

@@ -5,7 +5,7 @@ import { type Dashboard, DEFAULT_PORT, serveDashboard } from '../watch/dashboard
 import type { TokenTexts } from '../watch/dashboard/views.ts';
 import { forkTrajectory } from './fork.ts';
 import { port } from './number.ts';
-import { modelOf } from './show.ts';
+import { modelOf } from './recorded-run.ts';
 
 interface WatchFlags {
   readonly port?: number;

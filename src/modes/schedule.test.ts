@@ -162,6 +162,7 @@ class World {
               },
             ],
             messages: [],
+            chats: [],
             turns: [],
             text: '',
             end,

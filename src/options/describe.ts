@@ -1,4 +1,6 @@
 import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { ResolvedOptions } from '../options.ts';
 import { plainOf } from './plain-options.ts';
 
@@ -7,7 +9,8 @@ export function describeOptions<T>(options: ResolvedOptions<T>): object {
   const { model, agent, rewards, algorithm, servers, trainer, tasks, config } = options;
   return {
     ...plainOf(options),
-    model,
+    // A folder keeps its whole path: readers may be started anywhere.
+    model: existsSync(model) ? resolve(model) : model,
     tasks: { name: tasks.name, length: tasks.length },
     agent: { name: agent.name },
     rewards: rewards.map(({ name, weight }) => ({ name, weight })),
@@ -16,6 +19,8 @@ export function describeOptions<T>(options: ResolvedOptions<T>): object {
     trainer: trainer?.name ?? null,
     // Agent, tools and rewards are code: the module that defined them, and the commit it was at.
     config: config ?? null,
+    // Paths in a run file are relative to it.
+    workingDirectory: process.cwd(),
     gitCommit: gitCommit(),
     node: process.version,
     platform: `${process.platform}-${process.arch}`,

@@ -13,6 +13,7 @@ const trajectory: Trajectory<{ answer: string }> = {
   attempt: 0,
   segments: [],
   messages: [],
+  chats: [],
   turns: [],
   text: 'so it is 42',
   end: { kind: 'completed' },

@@ -39,6 +39,7 @@ function trajectory(
   return {
     ...{ id: 't', step: 1, taskIndex: 0, task: {}, attempt: 0, segments: [], spans: [], extra: {}, text: '' },
     messages,
+    chats: [],
     turns,
     end,
   };

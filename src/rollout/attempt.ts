@@ -25,7 +25,7 @@ export async function attemptTask<T>(
   setup: AttemptSetup<T>,
   scoring: Scoring<T>,
 ): Promise<Scored<T>> {
-  const { agent, server, seed, evaluation } = options;
+  const { agent, seed, evaluation, retrace } = options;
   const { format } = setup;
   const { retries, clock, signal } = scoring;
   const name = evaluation === undefined ? (options.name ?? 'train') : `evaluation/${evaluation}`;
@@ -35,7 +35,8 @@ export async function attemptTask<T>(
       id: `${name}/step-${setup.step}/task-${setup.taskIndex}/attempt-${setup.attempt}`,
       seed,
       agent,
-      server,
+      server: retrace?.serverFor(options.server) ?? options.server,
+      revise: retrace?.revise,
       createChat,
       clock,
       signal,

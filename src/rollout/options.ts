@@ -8,6 +8,7 @@ import type { Reward } from '../reward/reward.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { Scored, Task } from '../types.ts';
 import type { RolloutProgress } from './progress.ts';
+import type { Retrace } from './retrace.ts';
 
 /** What a rollout needs: tasks, an agent, rewards, a server and a chat format. */
 export interface RolloutOptions<T = Task> {
@@ -35,6 +36,8 @@ export interface RolloutOptions<T = Task> {
   readonly clock?: Clock;
   /** Where images of tasks and tools are kept; without it there are none. */
   readonly images?: ImageBlobs | undefined;
+  /** Every attempt begins as a recorded one did. */
+  readonly retrace?: Retrace;
   /** The first agent that throws stops the rollout with an error: always, or in step 1 only. */
   readonly stopOnAgentFailure?: boolean | 'step-1';
   readonly failures?: {

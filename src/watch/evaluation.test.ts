@@ -17,6 +17,7 @@ const group = (taskIndex: number, rewards: readonly (number | null)[], dataSourc
         attempt,
         segments: [],
         messages: [],
+        chats: [],
         turns: [],
         text: reward === 1 ? 'right' : 'wrong',
         end:

@@ -27,6 +27,7 @@ const attempt = (turns: readonly Turn[]) => {
     attempt: 0,
     segments: [],
     messages: [],
+    chats: [],
     turns,
     text: '',
     end: { kind: 'completed' },

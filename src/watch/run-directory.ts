@@ -23,7 +23,7 @@ import type { Metrics } from '../types.ts';
  *
  * Every JSON file carries `format`. A torn last line is skipped by every reader.
  */
-export const RUN_FORMAT = 1;
+export const RUN_FORMAT = 2;
 
 export interface StepMetrics {
   readonly step: number;

@@ -32,6 +32,7 @@ const groupOf = (segments: Segment[], text: string, attempts = 1): Group => {
         attempt,
         segments,
         messages: [{ role: 'user', content: text }],
+        chats: [],
         turns: [],
         text,
         end: { kind: 'completed' },

@@ -146,7 +146,12 @@ export async function listSteps(directory: string): Promise<number[]> {
 }
 
 export async function readStepIndex(directory: string, step: number): Promise<StepIndex> {
-  return JSON.parse(await readFile(stepFile(directory, step, 'index.json'), 'utf8')) as StepIndex;
+  const path = stepFile(directory, step, 'index.json');
+  const index = JSON.parse(await readFile(path, 'utf8')) as StepIndex;
+  if (index.format === RUN_FORMAT) return index;
+  throw new DatasetError(
+    `${path} has format ${index.format}; this version of Rollcall reads format ${RUN_FORMAT}`,
+  );
 }
 
 export async function readTrajectory(
@@ -236,8 +241,8 @@ async function readSlice(path: string, offset: number, length: number): Promise<
 
 const plain = new WeakMap<object, unknown>();
 
-/** A task as text: bytes, mostly of images, are replaced by their number. The same object where there are none. */
-function withoutBytes(value: unknown): unknown {
+/** A task as it is stored: bytes, mostly of images, are replaced by their number. The same object where there are none. */
+export function withoutBytes(value: unknown): unknown {
   if (value instanceof Uint8Array) return { bytes: value.length };
   if (typeof value !== 'object' || value === null) return value;
   if (plain.has(value)) return plain.get(value);

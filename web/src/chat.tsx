@@ -1,4 +1,4 @@
-import { memo } from 'react';
+import { Fragment, memo } from 'react';
 import type { Content, Message, ToolCall, Turn } from '../../src/types.ts';
 import { problemsOf } from '../../src/watch/problems.ts';
 import type { StoredTrajectory } from '../../src/watch/trajectory-store.ts';
@@ -16,31 +16,34 @@ interface ChatProps {
 /** A trajectory's messages as a chat; beside each reply what its turn did. */
 export const Chat = memo(function Chat({ run, trajectory, current, onFork }: ChatProps) {
   const { messages, turns } = trajectory;
-  const numbers = turnNumbers(trajectory);
+  const numbers = new Map(turns.map(({ message }, at) => [message, at + 1]));
+  const heads = headsOf(trajectory);
   return (
     <ol className="chat" aria-label="Messages">
       {messages.map((message, at) => {
-        const number = numbers[at];
+        const number = numbers.get(at);
         return (
-          <li
-            key={at}
-            className={`message ${message.role}${number !== undefined && number === current ? ' current' : ''}`}
-          >
-            <div className="who">
-              {message.role === 'tool' ? `tool · ${message.name}` : message.role}
-              {number !== undefined && <span className="quiet"> turn {number}</span>}
-              <span className="quiet number" title="number of the message, for rollcall fork --edit">
-                #{at}
-              </span>
-              {number !== undefined && onFork && (
-                <button type="button" className="plain" onClick={() => onFork(number)}>
-                  fork here
-                </button>
-              )}
-            </div>
-            <Body run={run} message={message} turn={number === undefined ? undefined : turns[number - 1]} />
-            {number !== undefined && <TurnNotes turn={turns[number - 1]!} />}
-          </li>
+          <Fragment key={at}>
+            {heads[at] !== undefined && <li className="chat-head">{heads[at]}</li>}
+            <li
+              className={`message ${message.role}${number !== undefined && number === current ? ' current' : ''}`}
+            >
+              <div className="who">
+                {message.role === 'tool' ? `tool · ${message.name}` : message.role}
+                {number !== undefined && <span className="quiet"> turn {number}</span>}
+                <span className="quiet number" title="number of the message, for rollcall fork --edit">
+                  #{at}
+                </span>
+                {number !== undefined && onFork && (
+                  <button type="button" className="plain" onClick={() => onFork(number)}>
+                    fork here
+                  </button>
+                )}
+              </div>
+              <Body run={run} message={message} turn={number === undefined ? undefined : turns[number - 1]} />
+              {number !== undefined && <TurnNotes turn={turns[number - 1]!} />}
+            </li>
+          </Fragment>
         );
       })}
     </ol>
@@ -127,13 +130,27 @@ function TurnNotes({ turn }: { readonly turn: Turn }) {
   );
 }
 
-/** By message: which turn it is the reply of. Replies in the prompt (examples) come first and are not turns. */
-function turnNumbers({ messages, turns }: StoredTrajectory): (number | undefined)[] {
-  const replies = messages.filter(({ role }) => role === 'assistant').length;
-  let seen = 0;
-  return messages.map(({ role }) => {
-    if (role !== 'assistant') return undefined;
-    const number = ++seen - (replies - turns.length);
-    return number >= 1 && number <= turns.length ? number : undefined;
-  });
+/** Where another conversation of the trajectory begins, and where its context was rendered again as a new segment. */
+function headsOf({ chats, turns, messages }: StoredTrajectory): (string | undefined)[] {
+  const heads: (string | undefined)[] = new Array(messages.length);
+  for (const { number, start, end, tools } of chats) {
+    const own = turns.flatMap((turn, at) =>
+      turn.message !== undefined && turn.message >= start && turn.message < end
+        ? { ...turn, number: at + 1 }
+        : [],
+    );
+    if (chats.length > 1) {
+      const between = own.length === 0 ? 'no turn' : turnsOf(own.map((turn) => turn.number));
+      const offered = tools.length === 0 ? 'no tools' : `tools ${tools.join(', ')}`;
+      heads[start] = `Conversation ${number + 1} · ${between} · ${offered}`;
+    }
+    own.forEach(({ segment, message }, at) => {
+      if (at > 0 && segment !== own[at - 1]!.segment)
+        heads[message!] = `Segment ${segment + 1}: what was said so far was rendered again`;
+    });
+  }
+  return heads;
 }
+
+const turnsOf = (numbers: readonly number[]) =>
+  numbers.length === 1 ? `turn ${numbers[0]}` : `turns ${numbers.join(', ')}`;

@@ -1,4 +1,5 @@
 import { useState } from 'react';
+import { messagesBefore } from '../../src/lib/messages-before.ts';
 import type { ForkResult } from '../../src/watch/dashboard/api.ts';
 import type { StoredTrajectory } from '../../src/watch/trajectory-store.ts';
 import { api, post } from './data.ts';
@@ -15,16 +16,15 @@ interface ForkProps {
 
 /** Continues the trajectory from a turn: change what was said before it, choose how often, see what comes of it. */
 export function ForkForm({ run, step, position, turn, trajectory, onClose }: ForkProps) {
-  const replies = trajectory.messages.flatMap(({ role }, at) => (role === 'assistant' ? [at] : []));
-  const cut = replies[replies.length - trajectory.turns.length + turn - 1] ?? 0;
-  const before = trajectory.messages.slice(0, cut);
-  const [message, setMessage] = useState(cut - 1);
+  const before = messagesBefore(trajectory, turn);
+  const last = lastOf(trajectory, turn, before);
+  const [message, setMessage] = useState(last);
   const [state, setState] = useState<{ busy?: boolean; error?: string }>({});
   const textAt = (at: number) => {
-    const content = before[at]?.content;
+    const content = trajectory.messages[at]?.content;
     return typeof content === 'string' ? content : '';
   };
-  const [text, setText] = useState(textAt(cut - 1));
+  const [text, setText] = useState(textAt(last));
   const [attempts, setAttempts] = useState(4);
   const start = async () => {
     setState({ busy: true });
@@ -61,9 +61,9 @@ export function ForkForm({ run, step, position, turn, trajectory, onClose }: For
             setText(textAt(Number(event.target.value)));
           }}
         >
-          {before.map(({ role }, at) => (
+          {before.map((at) => (
             <option key={at} value={at}>
-              #{at} {role}
+              #{at} {trajectory.messages[at]!.role}
             </option>
           ))}
         </select>
@@ -99,4 +99,10 @@ export function ForkForm({ run, step, position, turn, trajectory, onClose }: For
       )}
     </form>
   );
+}
+
+/** What the model read last before it replied in this turn. */
+function lastOf({ turns }: StoredTrajectory, turn: number, before: readonly number[]): number {
+  const reply = turns[turn - 1]?.message;
+  return reply !== undefined && before.includes(reply - 1) ? reply - 1 : (before.at(-1) ?? 0);
 }

@@ -28,6 +28,7 @@ const scored: Scored = {
     task: {},
     attempt: 1,
     segments: [{ ids: Int32Array.of(1, 2, 3, 4, 5, 6, 7, 8) } as Segment],
+    chats: [],
     messages: [
       { role: 'user', content: 'who?' },
       { role: 'assistant', content: '', toolCalls: [{ id: 'a', name: 'search', arguments: { query: 'a' } }] },

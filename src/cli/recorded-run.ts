@@ -1,0 +1,74 @@
+/** What a command needs of a run that was recorded, from whatever directory the command is started. */
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { basename, dirname, resolve } from 'node:path';
+import { loadModelFiles } from '../chat/model-files.ts';
+import { ConfigError } from '../errors.ts';
+import type { TrainOptions } from '../options.ts';
+import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import type { Decode } from './print-trajectory.ts';
+import { loadRunFile } from './run-file.ts';
+
+/** What `options.json` says about where a run came from. */
+export interface RunOrigin {
+  readonly model: string;
+  readonly config: { readonly path: string; readonly sha256: string } | null;
+  readonly workingDirectory?: string;
+  /** The validation set, in the folder of an evaluation; the settings of evaluations in that of a run. */
+  readonly evaluation?: unknown;
+}
+
+export async function readOrigin(run: string): Promise<RunOrigin> {
+  const { options } = runPaths(run);
+  if (!existsSync(options)) throw new ConfigError(`${run} is not a run directory: it has no options.json`);
+  return JSON.parse(await readFile(options, 'utf8')) as RunOrigin;
+}
+
+/** The run's newest checkpoint, or else the model it started from. */
+export async function modelOf(run: string): Promise<string> {
+  const { model } = await readOrigin(run);
+  return (await readLatestCheckpoint(ownerOf(resolve(run))))?.path ?? model;
+}
+
+/** Evaluations and forks are in folders of their run, which has the checkpoints. */
+function ownerOf(run: string): string {
+  const folder = dirname(run);
+  return ['evaluations', 'forks'].includes(basename(folder)) && existsSync(runPaths(dirname(folder)).options)
+    ? ownerOf(dirname(folder))
+    : run;
+}
+
+/** By the tokenizer of the run's newest checkpoint, or else of the model it started from. */
+export async function decoderOf(run: string): Promise<Decode> {
+  const { tokenizer } = await loadModelFiles(await modelOf(run));
+  return (ids) => tokenizer.decode(ids);
+}
+
+/** One at a time: the directory of this process is changed while a run file is loaded. */
+let loading: Promise<unknown> = Promise.resolve();
+
+/**
+ * The options of the run file that a run recorded, or of `config`. Paths in the recorded file are relative to the directory
+ * in which the run was started, so this process goes there; paths that the user gave must be resolved before.
+ */
+export function loadRecordedRun(run: string, config?: string): Promise<TrainOptions> {
+  const load = async () => {
+    if (config !== undefined) return loadRunFile(config);
+    const { config: recorded, workingDirectory } = await readOrigin(run);
+    if (recorded === null || !existsSync(recorded.path)) {
+      const why =
+        recorded === null
+          ? 'does not say which run file it came from'
+          : `came from ${recorded.path}, which is gone`;
+      throw new ConfigError(`${run} ${why}; name one with --config`);
+    }
+    if (workingDirectory !== undefined && existsSync(workingDirectory)) process.chdir(workingDirectory);
+    return loadRunFile(recorded.path);
+  };
+  const result = loading.catch(() => {}).then(load);
+  loading = result;
+  return result;
+}
+
+/** What a command names, as a whole path where there is such a file or folder: a model may also be a name on the hub. */
+export const wholePath = (name: string) => (existsSync(name) ? resolve(name) : name);
