@@ -5,7 +5,7 @@ import type { Trajectory } from '../types.ts';
  * had begun by then: what came after that reply, such as the answer of a sub-agent, was not there yet.
  */
 export function messagesBefore(
-  { chats, turns }: Pick<Trajectory, 'chats' | 'turns'>,
+  { chats, turns }: Pick<Trajectory<unknown>, 'chats' | 'turns'>,
   turn: number,
 ): number[] {
   const replies = turns.slice(0, turn).flatMap(({ message }) => message ?? []);

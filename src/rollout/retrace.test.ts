@@ -38,7 +38,7 @@ const run = async (name: string, options: Partial<Parameters<typeof rollout>[0]>
   return { engine, trajectory: group!.attempts[0]!.trajectory };
 };
 
-const recordedOf = ({ segments, ...trajectory }: Trajectory): RecordedTrajectory => ({
+const recordedOf = ({ segments, ...trajectory }: Trajectory<unknown>): RecordedTrajectory => ({
   trajectory,
   segments: segments.map((segment) => ({ ...segment, rolloutLogprobs: segment.logprobs })),
 });

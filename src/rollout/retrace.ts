@@ -17,7 +17,7 @@ export interface RecordedTokens {
 }
 
 export interface RecordedTrajectory {
-  readonly trajectory: Pick<Trajectory, 'messages' | 'chats' | 'turns'>;
+  readonly trajectory: Pick<Trajectory<unknown>, 'messages' | 'chats' | 'turns'>;
   readonly segments: readonly RecordedTokens[];
 }
 
