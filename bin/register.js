@@ -13,5 +13,9 @@ register('./hooks.js', import.meta.url, {
     // `rollcall/NAME` is the file NAME of src/exports, except for the two entries named here.
     entries: { rollcall: entry('src/index'), 'rollcall/testing': entry('testing/index') },
     subpaths: entry('src/exports/*'),
+    // `npm ci` empties it.
+    ...(fromSource && {
+      kept: { below: root.href, folder: new URL('node_modules/.cache/rollcall/', root).href },
+    }),
   },
 });
