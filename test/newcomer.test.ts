@@ -3,7 +3,9 @@ import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { format } from 'node:util';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+import { main } from '../src/cli/main.ts';
 import { tinyModel } from './tiny-model.ts';
 
 let folder: string;
@@ -13,13 +15,36 @@ beforeAll(async () => {
   model = await tinyModel();
 });
 
-function rollcall(words: readonly string[], setup: { node?: readonly string[]; cwd?: string } = {}) {
-  const { status, stdout, stderr } = spawnSync(
-    process.execPath,
-    [...(setup.node ?? []), join(process.cwd(), 'bin/rollcall.js'), ...words],
-    { encoding: 'utf8', timeout: 60_000, cwd: setup.cwd ?? process.cwd() },
-  );
+/** The command as a process. */
+function rollcall(words: readonly string[], node: readonly string[] = []) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [...node, 'bin/rollcall.js', ...words], {
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
   return { status, output: stdout + stderr };
+}
+
+/** The same command in this process, which has loaded it already. */
+async function command(words: readonly string[]) {
+  let output = '';
+  const write = (text: string | Uint8Array) => {
+    output += String(text);
+    return true;
+  };
+  const print = (...parts: unknown[]) => void write(`${format(...parts)}\n`);
+  const spies = [
+    vi.spyOn(process.stdout, 'write').mockImplementation(write),
+    vi.spyOn(process.stderr, 'write').mockImplementation(write),
+    vi.spyOn(console, 'log').mockImplementation(print),
+    vi.spyOn(console, 'error').mockImplementation(print),
+  ];
+  try {
+    await main(words);
+    return { status: process.exitCode ?? 0, output };
+  } finally {
+    for (const spy of spies) spy.mockRestore();
+    process.exitCode = undefined;
+  }
 }
 
 let files = 0;
@@ -49,63 +74,78 @@ export const options = async () => ({
 }
 
 describe('what a newcomer meets is one clear message and exit code 1', () => {
-  const meets = (config: string, message: RegExp) => {
-    const { status, output } = rollcall(['train', config]);
+  const meets = async (config: string, message: RegExp) => {
+    const { status, output } = await command(['train', config]);
     expect(output).toMatch(message);
     expect(output).not.toMatch(/\n\s+at /); // no stack trace
     expect(status).toBe(1);
   };
 
-  test('rows instead of a dataset', () => {
-    meets(
+  test('rows instead of a dataset', async () => {
+    await meets(
       runFile({ tasks: "[{ question: 'one and two?' }]" }),
       /tasks is an array; give arrayDataset\(rows\)/,
     );
-    meets(runFile({ more: "validation: { held: 'rows.jsonl' }," }), /held is "rows.jsonl"; give a dataset/);
+    await meets(
+      runFile({ more: "validation: { held: 'rows.jsonl' }," }),
+      /held is "rows.jsonl"; give a dataset/,
+    );
   });
 
-  test('no such model directory', () => {
-    meets(
+  test('no such model directory', async () => {
+    await meets(
       runFile({ model: "'./models/none'" }),
       /no model at \.\/models\/none: there is no folder .*models\/none/,
     );
   });
-  test('a dataset file that is missing', () => {
-    meets(runFile({ tasks: "await jsonl('nowhere/tasks.jsonl')" }), /nowhere\/tasks\.jsonl/);
+  test('a dataset file that is missing', async () => {
+    await meets(runFile({ tasks: "await jsonl('nowhere/tasks.jsonl')" }), /nowhere\/tasks\.jsonl/);
   });
-  test('one attempt per task with GRPO', () => {
-    meets(
+  test('one attempt per task with GRPO', async () => {
+    await meets(
       runFile({ more: 'attemptsPerTask: 1,' }),
       /attemptsPerTask is 1, but GRPO compares attempts at one task; use 2/,
     );
   });
-  test('two tools of one name', () => {
-    meets(runFile({ tools: 'add(), add()' }), /two tools.*add|add.*twice/i);
+  test('two tools of one name', async () => {
+    await meets(runFile({ tools: 'add(), add()' }), /two tools.*add|add.*twice/i);
   });
-  test('a reward with a typo', () => {
-    meets(runFile({ reward: 'trajectory.txt.length' }), /length.*(undefined|txt)|reward/);
+  test('a reward with a typo', async () => {
+    await meets(runFile({ reward: 'trajectory.txt.length' }), /length.*(undefined|txt)|reward/);
   });
-  test('an option that does not exist', () => {
-    meets(runFile({ more: 'taskPerStep: 3,' }), /unknown option taskPerStep; did you mean tasksPerStep\?/);
+  test('an option that does not exist', async () => {
+    await meets(
+      runFile({ more: 'taskPerStep: 3,' }),
+      /unknown option taskPerStep; did you mean tasksPerStep\?/,
+    );
   });
-  test('an option of the wrong kind', () => {
-    meets(runFile({ more: "seed: 'three'," }), /seed is "three"; use a whole number of 0 or more/);
+  test('an option of the wrong kind', async () => {
+    await meets(runFile({ more: "seed: 'three'," }), /seed is "three"; use a whole number of 0 or more/);
   });
-  test('a run file that is not there, and one that exports nothing', () => {
-    meets(join(folder, 'none.ts'), /there is no run file .*none\.ts/);
+  test('a run file that is not there, and one that exports nothing', async () => {
+    await meets(join(folder, 'none.ts'), /there is no run file .*none\.ts/);
     const empty = join(folder, 'empty.ts');
     writeFileSync(empty, 'export const nothing = 1;');
-    meets(empty, /exports nothing; a run file exports `options`/);
+    await meets(empty, /exports nothing; a run file exports `options`/);
   });
-  test('a run directory that already holds a run', () => {
+  test('a run directory that already holds a run', async () => {
     const config = runFile({ runDir: JSON.stringify(join(folder, 'twice')) });
-    expect(rollcall(['train', config]).status).toBe(0);
-    meets(config, /twice already holds a run; continue it with resume \(--resume\)/);
+    expect(await command(['train', config])).toMatchObject({ status: 0 });
+    await meets(config, /twice already holds a run; continue it with resume \(--resume\)/);
   });
 });
 
-test('--debug shows the stack', () => {
-  expect(rollcall(['train', join(folder, 'none.ts'), '--debug']).output).toMatch(/\n\s+at /);
+test('the process ends with that message and that exit code', () => {
+  const none = join(folder, 'none.ts');
+  expect(rollcall(['train', none])).toEqual({
+    status: 1,
+    output: `rollcall: there is no run file ${none}\n`,
+  });
+});
+
+test('--debug shows the stack', async () => {
+  const { output } = await command(['train', join(folder, 'none.ts'), '--debug']);
+  expect(output).toMatch(/\n\s+at /);
 });
 
 test('an old Node is told so', () => {
@@ -115,13 +155,13 @@ test('an old Node is told so', () => {
     "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '18.20.0' } });" +
       "Object.defineProperty(process, 'version', { value: 'v18.20.0' });",
   );
-  const { status, output } = rollcall(['doctor'], { node: ['--import', old] });
+  const { status, output } = rollcall(['doctor'], ['--import', old]);
   expect(output).toMatch(/rollcall needs Node 20\.19 or newer; this is v18\.20\.0/);
   expect(status).toBe(1);
 });
 
-test('an unknown command names the known ones', () => {
-  const { status, output } = rollcall(['trian']);
+test('an unknown command names the known ones', async () => {
+  const { status, output } = await command(['trian']);
   expect(output).toMatch(/unknown command 'trian'.*Did you mean train\?/s);
   expect(status).toBe(1);
 });
@@ -129,7 +169,7 @@ test('an unknown command names the known ones', () => {
 const canMount = process.getuid?.() === 0 && process.platform === 'linux';
 test.runIf(canMount)(
   'a full disk is called that, and the run can go on (needs root, to mount a small disk)',
-  ({ skip }) => {
+  async ({ skip }) => {
     const disk = join(folder, 'disk');
     mkdirSync(disk);
     if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=600k', 'tmpfs', disk]).status !== 0)
@@ -139,7 +179,7 @@ test.runIf(canMount)(
         runDir: JSON.stringify(join(disk, 'run')),
         more: 'steps: 200, checkpoints: { every: 1 },',
       });
-      const { status, output } = rollcall(['train', config]);
+      const { status, output } = await command(['train', config]);
       expect(output).toMatch(/the disk is full .*continue with --resume/);
       expect(output).not.toMatch(/\n\s+at /);
       expect(status).toBe(1);
@@ -163,15 +203,18 @@ test('a reader of the output who leaves (`| head`) is no error', async () => {
   expect(status).toBe(0);
 });
 
-test('small slips on the command line are told, and nothing is written or hangs', () => {
-  const told = (words: readonly string[], message: RegExp) => {
-    const { status, output } = rollcall(words, { cwd: folder });
+test('small slips on the command line are named, and nothing hangs', async () => {
+  const refused = async (words: readonly string[], message: RegExp) => {
+    const { status, output } = await command(words);
     expect(output).toMatch(message);
     expect(status).toBe(1);
   };
-  told(['export', 'runs/a'], /required option '--to <target>' not specified/);
-  told(['train', runFile({}), '--run', ''], /option '--run <dir>' argument '' is invalid. It is empty/);
-  told(['train', '.'], /\. is a folder; give a run file \(\.ts\) or a YAML file/);
-  expect(rollcall(['model', 'new', '--help']).output).toMatch(/--size <size>[^-]*\(required\)/);
+  await refused(['export', 'runs/a'], /required option '--to <target>' not specified/);
+  await refused(
+    ['train', runFile({}), '--run', ''],
+    /option '--run <dir>' argument '' is invalid. It is empty/,
+  );
+  await refused(['train', '.'], /\. is a folder; give a run file \(\.ts\) or a YAML file/);
+  expect((await command(['model', 'new', '--help'])).output).toMatch(/--size <size>[^-]*\(required\)/);
   expect(rollcall(['chat', model])).toMatchObject({ status: 0 }); // its input has ended
 });
