@@ -29,6 +29,10 @@ export type RunToolOutcome =
   /** The trajectory's signal aborted. */
   | { readonly kind: 'stopped' };
 
+/** What the model reads when it calls a tool that it was not offered. */
+export const unknownToolMessage = (name: string, offered: readonly string[]) =>
+  `Unknown tool '${name}'. Available tools: ${offered.join(', ') || 'none'}.`;
+
 export async function runTool(call: ToolCall, options: RunToolOptions): Promise<RunToolOutcome> {
   const began = options.clock.now();
   const ran = (rest: Omit<ToolRun, 'call' | 'milliseconds'>): RunToolOutcome => ({
@@ -42,8 +46,8 @@ export async function runTool(call: ToolCall, options: RunToolOptions): Promise<
 
   const tool = options.tools.find(({ name }) => name === call.name);
   if (!tool) {
-    const names = options.tools.map(({ name }) => name).join(', ');
-    return mistake('unknown-tool', `Unknown tool '${call.name}'. Available tools: ${names || 'none'}.`);
+    const names = options.tools.map(({ name }) => name);
+    return mistake('unknown-tool', unknownToolMessage(call.name, names));
   }
   const timeoutMs = tool.timeoutMs ?? options.limits.toolTimeoutMs;
   try {

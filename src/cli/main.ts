@@ -13,6 +13,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   doctor: async () => (await import('./doctor.ts')).registerDoctor,
   fork: async () => (await import('./fork.ts')).registerFork,
   generate: async () => (await import('./generate.ts')).registerGenerate,
+  init: async () => (await import('./init.ts')).registerInit,
   logprobs: async () => (await import('./logprobs.ts')).registerLogprobs,
   model: async () => (await import('./model.ts')).registerModel,
   export: async () => (await import('./export.ts')).registerExport,

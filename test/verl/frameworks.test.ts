@@ -523,11 +523,16 @@ test('verl 1.B10: only the adapters import a framework, and only their subpaths 
   );
   const filesWith = (pattern: RegExp) =>
     files.filter((file) => pattern.test(readFileSync(join('src', file), 'utf8'))).sort();
-  expect(filesWith(/from '(@langchain|@ai-sdk|langchain|ai['/])|import\('(@langchain|@ai-sdk|ai')/)).toEqual([
-    'agent/adapters/ai-sdk.ts',
-    'agent/adapters/langchain.ts',
+  expect(
+    filesWith(
+      /from '(@langchain|@ai-sdk|@openai|langchain|ai['/])|import\('(@langchain|@ai-sdk|@openai|ai')/,
+    ),
+  ).toEqual(['agent/adapters/ai-sdk.ts', 'agent/adapters/langchain.ts', 'agent/adapters/openai-agents.ts']);
+  expect(filesWith(/adapters\/(langchain|ai-sdk|openai-agents)/)).toEqual([
+    'exports/ai-sdk.ts',
+    'exports/langchain.ts',
+    'exports/openai-agents.ts',
   ]);
-  expect(filesWith(/adapters\/(langchain|ai-sdk)/)).toEqual(['exports/ai-sdk.ts', 'exports/langchain.ts']);
 });
 
 test('verl 1.B10: agents of both frameworks are trained by train() on a real model', {

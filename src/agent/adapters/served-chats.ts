@@ -8,6 +8,7 @@ import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, Problem, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
+import { unknownToolMessage } from '../run-tool.ts';
 
 export interface ServeRequest {
   readonly messages: readonly Message[];
@@ -18,6 +19,8 @@ export interface ServeRequest {
   readonly signal?: AbortSignal | undefined;
   /** A reply with nothing but calls that cannot be read is answered here; the framework gets the reply that follows. */
   readonly answersUnreadable?: boolean;
+  /** Calls of tools that were not offered are answered here; the framework does not get them. */
+  readonly answersUnknown?: boolean;
 }
 
 interface Served {
@@ -26,6 +29,8 @@ interface Served {
   /** Marks of all messages of the request, and of the reply as the framework got it. */
   readonly marks: readonly string[];
   readonly reply: ChatReply;
+  /** Answers of calls that the framework did not get. */
+  readonly answered: readonly OutsideRun[];
 }
 
 export class ServedChats {
@@ -44,22 +49,26 @@ export class ServedChats {
     const known = this.#extendedBy(marks, tools);
     const chat = known ? known.chat : this.#begin(request);
     if (known) goOn(known, request);
-    const reply = await this.#sample(chat, request);
-    const toolCalls = reply.toolCalls.map((call) => ({ ...call, id: outsideId(reply, call) }));
+    const { reply, answered } = await this.#sample(chat, request);
+    const passed = reply.toolCalls.filter((call) => !answered.some((run) => run.call === call));
+    const toolCalls = passed.map((call) => ({ ...call, id: outsideId(reply, call) }));
     const given: ChatReply = { ...reply, toolCalls };
-    this.#served.add({ chat, tools, reply, marks: [...marks, markOf({ role: 'assistant', ...given })] });
+    const all = [...marks, markOf({ role: 'assistant', ...given })];
+    this.#served.add({ chat, tools, reply, answered, marks: all });
     return given;
   }
 
-  async #sample(
-    chat: Chat,
-    { sampling, signal, answersUnreadable = false }: ServeRequest,
-  ): Promise<ChatReply> {
+  /** The next reply that is the framework's to answer. */
+  async #sample(chat: Chat, request: ServeRequest): Promise<Pick<Served, 'reply' | 'answered'>> {
+    const { sampling, signal, toolSchemas, answersUnreadable = false, answersUnknown = false } = request;
     for (;;) {
       const reply = await unlessAborted(chat.sample(sampling), signal);
-      if (!reply.final) chat.checkRoom(reply);
-      if (!answersUnreadable || reply.final || reply.toolCalls.length > 0) return reply;
-      chat.answer(reply, []);
+      if (reply.final) return { reply, answered: [] };
+      chat.checkRoom(reply);
+      const answered = answersUnknown ? unknownCalls(reply, toolSchemas) : [];
+      const isUnreadable = reply.problems.length > 0 && !answersUnreadable;
+      if (reply.toolCalls.length > answered.length || isUnreadable) return { reply, answered };
+      chat.answer(reply, answered);
     }
   }
 
@@ -88,10 +97,15 @@ export class ServedChats {
 }
 
 /** Results of the reply's calls first, then what could not be read, then what else is new. */
-function goOn({ chat, reply, marks }: Served, { messages, toolSchemas, failedCalls }: ServeRequest): void {
+function goOn(
+  { chat, reply, marks, answered: known }: Served,
+  { messages, toolSchemas, failedCalls }: ServeRequest,
+): void {
   const added = messages.slice(marks.length).filter((message) => !isProblemAnswer(message));
   const answered = new Set<Message>();
   const runs = reply.toolCalls.flatMap((call): OutsideRun[] => {
+    const here = known.find((run) => run.call === call);
+    if (here) return [here];
     const id = outsideId(reply, call);
     const answer = added.find((message) => message.role === 'tool' && message.toolCallId === id);
     if (answer?.role !== 'tool') return [];
@@ -114,6 +128,15 @@ function refuseReplyAsPrompt(messages: readonly Message[]): void {
   throw new ConfigError(
     `the last message is ${last ? "the assistant's" : 'missing'}; a reply answers the user or a tool`,
   );
+}
+
+function unknownCalls({ toolCalls }: ChatReply, schemas: readonly ToolSchema[]): OutsideRun[] {
+  const offered = schemas.map((schema) => schema.function.name);
+  return toolCalls.flatMap((call) => {
+    if (offered.includes(call.name)) return [];
+    const message = unknownToolMessage(call.name, offered);
+    return [{ call, result: message, problem: { kind: 'unknown-tool', message, source: call.name } }];
+  });
 }
 
 function problemOf({ name }: ToolCall, message: string, tools: readonly ToolSchema[]): Problem {
