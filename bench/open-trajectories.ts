@@ -4,6 +4,7 @@
  * beyond the server's, which proxies in other processes measure (their own time counts as added).
  */
 import { execFileSync, spawn } from 'node:child_process';
+import { setMaxListeners } from 'node:events';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -84,6 +85,7 @@ async function measure(): Promise<void> {
   const cpu = process.cpuUsage();
   const began = performance.now();
   const stop = new AbortController();
+  setMaxListeners(0, stop.signal); // every trajectory listens
   const late = new Error(`not done in ${flags.minutes} minutes`);
   const timer = setTimeout(() => stop.abort(late), 60_000 * Number(flags.minutes));
   let done = 0;

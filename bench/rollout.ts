@@ -174,7 +174,9 @@ async function report(cells: readonly Cell[], measured: Calibration): Promise<vo
   );
 }
 
-const line = (values: readonly unknown[]) => values.map((value) => String(value).padStart(12)).join('');
+function line(values: readonly unknown[]): string {
+  return values.map((value) => String(value).padStart(13)).join('');
+}
 
 function median(values: readonly number[]): number | undefined {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
