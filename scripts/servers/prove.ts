@@ -1,8 +1,10 @@
 /** The proof of a real server, which `npm run prove vllm` and `npm run prove sglang` share. */
+import { execFile } from 'node:child_process';
 import { mkdir, rm } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { trainOptions } from '../../examples/quickstart/train-options.ts';
 import { loadModelFiles } from '../../src/chat/model-files.ts';
 import { embedded } from '../../src/engine/embedded.ts';
@@ -38,6 +40,7 @@ import { install, type RealServer } from './real-server.ts';
 const PARTS = ['serving', 'adapters', 'tiedHead', 'launchedRun', 'kills'] as const;
 
 const START_SECONDS = 600;
+const execute = promisify(execFile);
 const say = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)}  ${line}`);
 
 export async function proveServer(real: RealServer): Promise<void> {
@@ -109,6 +112,7 @@ class Proof {
       const decode = (ids: Int32Array) => tokenizer.decode(ids);
       const own = servingCases(open, { prompt, models: this.#models, real: this.#real, decode });
       await this.#run([...contract, ...own]);
+      await this.#benchServers(url);
       await this.#modes(url);
     } finally {
       await server.stop();
@@ -198,6 +202,7 @@ class Proof {
         log,
       ),
       atMost('attempts that failed or have no reward', launched.failed, 0),
+      atMost('attempts scored 0 that neither completed nor reached a limit', launched.cutAndScored, 0),
       holds('no attempt is missing', launched.rewards.length === own.rewards.length, launched.rewards.length),
       atMost('difference of mean rewards in standard errors', Math.abs(mean - ownMean) / error, 3),
       atMost('largest difference of probabilities, sampled and trained', Math.max(...launched.gaps), 1e-3),
@@ -228,6 +233,31 @@ class Proof {
     );
   }
 
+  /** `rollcall bench servers` sends only ids that the model has, and warns of nothing. */
+  async #benchServers(url: string): Promise<void> {
+    const sizes = '--trajectories 32 --concurrency 16 --prompt-tokens 64 --reply-tokens 16 --result-tokens 8';
+    const words =
+      `bench servers --url ${url} --engine ${this.#real.engine} --turns 1,3 ${sizes} --json`.split(' ');
+    const { stdout, stderr } = await execute(process.execPath, ['bin/rollcall.js', ...words]);
+    const measured = stdout
+      .trim()
+      .split('\n')
+      .map((text) => JSON.parse(text) as { failed: number; turnP99Seconds: number; cached?: number });
+    const isWhole = measured.every(({ failed, turnP99Seconds }) => failed === 0 && turnP99Seconds > 0);
+    say(stdout.trim());
+    this.aims.push(
+      holds(
+        'bench servers: two measurements, none failed, nothing on standard error',
+        measured.length === 2 && isWhole && stderr === '',
+        stderr === '' ? measured : stderr.slice(0, 400),
+      ),
+      holds(
+        'it says how much of a prompt was cached',
+        measured.every(({ cached }) => cached !== undefined),
+      ),
+    );
+  }
+
   async #modes(url: string): Promise<void> {
     const modes: Record<string, Mode> = {
       'one step off': oneStepOff(),
@@ -250,7 +280,7 @@ class Proof {
     steps: number,
     given: Partial<TrainOptions>,
     model = this.#models.untied,
-  ): Promise<{ rewards: number[]; perStep: number[]; gaps: number[]; failed: number }> {
+  ): Promise<Curve> {
     const runDir = join(this.#directory, name);
     await rm(runDir, { recursive: true, force: true });
     const {
@@ -260,7 +290,7 @@ class Proof {
     } = trainOptions({ seed: 1, variant: 'short', steps, model, runDir });
     const { trainer } = embedded({ threads: 1 });
     const sizes = { tasksPerStep: 8, attemptsPerTask: 4, checkpoints: { every: 100 } };
-    const curve = { rewards: [] as number[], perStep: [] as number[], gaps: [] as number[], failed: 0 };
+    const curve: Curve = { rewards: [], perStep: [], gaps: [], failed: 0, cutAndScored: 0 };
     for await (const { step, metrics, groups } of train({
       ...options,
       trainer,
@@ -275,6 +305,10 @@ class Proof {
       curve.gaps.push(metrics['training/rollout_probs_diff_max'] ?? Number.NaN);
       curve.failed += attempts.filter(
         ({ trajectory, reward }) => trajectory.end.kind === 'failed' || reward === undefined,
+      ).length;
+      curve.cutAndScored += attempts.filter(
+        ({ trajectory: { end }, reward }) =>
+          reward === 0 && end.kind !== 'completed' && end.kind !== 'truncated',
       ).length;
       say(
         `${name} ${step}/${steps}: reward ${meanOf(rewards).toFixed(3)}, gap ${curve.gaps.at(-1)!.toExponential(1)}`,
@@ -329,6 +363,16 @@ class Proof {
   get #engine() {
     return engineNamed(this.#real.engine, 'engine');
   }
+}
+
+interface Curve {
+  readonly rewards: number[];
+  /** Mean reward of each step. */
+  readonly perStep: number[];
+  /** Largest difference of probabilities, sampled and trained, of each step. */
+  readonly gaps: number[];
+  failed: number;
+  cutAndScored: number;
 }
 
 const meanOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
