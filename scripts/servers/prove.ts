@@ -214,7 +214,7 @@ class Proof {
     for (let kill = 0; kill < this.#options.kills; kill++) {
       const [command] = await this.#commands(this.#models.untied, {});
       // Every fourth once it is ready; the others at different moments of the start.
-      const afterMs = kill % 4 === 0 ? undefined : 1000 + 2500 * kill;
+      const afterMs = kill % 4 === 0 ? undefined : 1000 * (kill + 1);
       const one = await killRun(command!, join(this.#directory, 'kills'), afterMs);
       say(`killed while ${one.when}: ${one.processes} processes gone in ${one.seconds.toFixed(1)} s`);
       found.push(one);
