@@ -3,6 +3,7 @@
  * `calcReward` and `release` when the trajectory has ended. The instance id is the trajectory's, so what one call
  * leaves behind the next one finds. A row's `tools_kwargs` are handed to each.
  */
+import type { ImageBlobs, ImageSource } from '../services/image-blobs.ts';
 import type { Task, ToolSchema } from '../types.ts';
 import { type Tool, type ToolContext, type ToolOutput, type ToolResult, tool } from './tool.ts';
 
@@ -19,10 +20,23 @@ export interface ClassTool {
     parameters: Readonly<Record<string, unknown>>,
     kwargs: Kwargs,
     context: ToolContext<unknown>,
-  ): Maybe<ToolOutput | readonly [ToolOutput, (number | null)?, Readonly<Record<string, number>>?]>;
+  ): Maybe<ToolOutput | ToolResponse | ToolTuple>;
   calcReward?(instanceId: string, kwargs: Kwargs): Maybe<number>;
+  /** verl's name of `calcReward`. */
+  calc_reward?(instanceId: string, kwargs: Kwargs): Maybe<number>;
   release?(instanceId: string, kwargs: Kwargs): Maybe<void>;
+  /** Throws where a row's `create_kwargs` lack something; asked for every row before a run starts. */
+  check?(kwargs: Kwargs): void;
 }
+
+/** verl's `ToolResponse`: what the model reads, and images for it to see. */
+export interface ToolResponse {
+  readonly text?: string | null;
+  readonly image?: readonly ImageSource[] | null;
+}
+
+/** verl's `(response, reward, metrics)`. */
+type ToolTuple = readonly [ToolOutput | ToolResponse, (number | null)?, Readonly<Record<string, number>>?];
 
 /** How the file or the run limits results. */
 export interface ResultLimits {
@@ -33,6 +47,7 @@ export interface ResultLimits {
 /** A tool from a class in verl's form. */
 export function classTool(instance: ClassTool, schema: ToolSchema, limits: ResultLimits = {}): Tool {
   const { name, description, parameters } = schema.function;
+  const score = instance.calcReward ?? instance.calc_reward;
   const kwargs = (task: Task, kind: string) => toolKwargs(task, name)[kind] ?? {};
   return tool({
     name,
@@ -47,12 +62,14 @@ export function classTool(instance: ClassTool, schema: ToolSchema, limits: Resul
     },
     run: async (input, context) => {
       const { task, trajectory } = context;
-      return readTuple(await instance.execute(trajectory.id, input, kwargs(task, 'execute_kwargs'), context));
+      const given = kwargs(task, 'execute_kwargs');
+      return readOutput(await instance.execute(trajectory.id, input, given, context), context.image);
     },
-    ...(instance.calcReward && {
+    ...(score && {
       score: ({ task, trajectory }) =>
-        instance.calcReward!(trajectory.id, kwargs(task, 'calc_reward_kwargs')),
+        score.call(instance, trajectory.id, kwargs(task, 'calc_reward_kwargs')),
     }),
+    ...(instance.check && { check: (task) => instance.check!(kwargs(task, 'create_kwargs')) }),
     close: ({ task, trajectory }) => instance.release?.(trajectory.id, kwargs(task, 'release_kwargs')),
   });
 }
@@ -65,20 +82,44 @@ export function toolKwargs(task: Task, name: string): Readonly<Record<string, Kw
   return (((given ?? {}) as Kwargs)[name] ?? {}) as Record<string, Kwargs | undefined>;
 }
 
-/** verl's `(response, reward, metrics)` as the long form of a result. */
-function readTuple(
-  output: ToolOutput | readonly [ToolOutput, (number | null)?, Readonly<Record<string, number>>?],
-) {
-  if (!Array.isArray(output)) return output as ToolOutput;
-  const [response, reward, metrics] = output as [ToolOutput, number?, Record<string, number>?];
+/** verl's forms of a result as the long form of ours. */
+async function readOutput(
+  output: ToolOutput | ToolResponse | ToolTuple,
+  keep: ImageBlobs['put'],
+): Promise<ToolOutput> {
+  if (!isTuple(output)) return isResponse(output) ? fromResponse(output, keep) : output;
+  const [response, reward, metrics] = output;
+  return {
+    ...(isResponse(response) ? await fromResponse(response, keep) : longForm(response)),
+    ...(typeof reward === 'number' && { reward }),
+    ...(metrics && { metrics }),
+  };
+}
+
+const isTuple = (output: unknown): output is ToolTuple => Array.isArray(output);
+
+const RESPONSE_KEYS = ['text', 'image', 'video'];
+
+/** Only these keys, so that a tool's own JSON with a `text` among others stays JSON. */
+function isResponse(output: unknown): output is ToolResponse {
+  if (typeof output !== 'object' || output === null || Array.isArray(output)) return false;
+  const keys = Object.keys(output);
+  return keys.length > 0 && keys.every((key) => RESPONSE_KEYS.includes(key));
+}
+
+async function fromResponse(
+  response: ToolResponse & { readonly video?: unknown },
+  keep: ImageBlobs['put'],
+): Promise<ToolResult> {
+  if (response.video) throw new Error('a ToolResponse with video cannot be shown to the model; give images');
+  const images = await Promise.all((response.image ?? []).map(keep));
+  return { content: response.text ?? '', ...(images.length > 0 && { images }) };
+}
+
+function longForm(response: ToolOutput): ToolResult {
   const isLong = typeof response === 'object' && response !== null && 'content' in response;
   const { content, images }: Partial<ToolResult> = isLong
     ? (response as ToolResult)
     : { content: typeof response === 'string' ? response : JSON.stringify(response ?? '') };
-  return {
-    content: content ?? '',
-    ...(images && { images }),
-    ...(typeof reward === 'number' && { reward }),
-    ...(metrics && { metrics }),
-  };
+  return { content: content ?? '', ...(images && { images }) };
 }

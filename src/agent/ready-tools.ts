@@ -1,4 +1,5 @@
 /** Tools that come with Rollcall, by name. */
+import { findNear } from '../lib/find-near.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
 import type { Tool } from './tool.ts';
@@ -11,18 +12,19 @@ import { imageZoomTool } from './tools/image-zoom.ts';
 import { localSearchTool, readDocuments } from './tools/local-search.ts';
 import { symbolicTool } from './tools/symbolic-tool.ts';
 
-/** Makes a tool from what a tool file says about it. */
+/** Makes a tool from what a tool file says about it. Paths in `config` start from `directory`. */
 export type MakeTool = (
   config: Readonly<Record<string, unknown>>,
   schema: ToolSchema | undefined,
   limits: ResultLimits,
+  directory: string,
 ) => Tool | Promise<Tool>;
 
 /** Over a corpus on this machine where `config.documents` names one, else over a retrieval server. */
-const anySearch: MakeTool = (config, schema, limits) =>
+const anySearch: MakeTool = (config, schema, limits, directory) =>
   typeof config.documents === 'string'
     ? localSearchTool({
-        documents: readDocuments(config.documents),
+        documents: readDocuments(findNear(config.documents, directory)),
         topK: Number(config.topk ?? 3),
         schema: schema ?? SEARCH_SCHEMA,
         limits,

@@ -59,6 +59,8 @@ export interface ToolOptions<Schema extends InputSchema, State> {
   score?(context: ToolContext<State>): number | Promise<number>;
   /** Runs once for each `open` that succeeded, however the trajectory ended. */
   close?(context: ToolContext<State>): void | Promise<void>;
+  /** Throws for a task that lacks what the tool needs. Runs described as data ask this for every row before they start. */
+  check?(task: Task): void;
   readonly timeoutMs?: number;
   /** Same input, same result, no side effect: results may be cached for the whole run. Cannot have `open`. */
   readonly pure?: boolean;
@@ -83,6 +85,7 @@ export interface Tool extends OfferedTool {
   open(context: Omit<ToolContext, 'state'>): unknown;
   score: ((context: ToolContext<unknown>) => number | Promise<number>) | undefined;
   close(context: ToolContext<unknown>): void | Promise<void>;
+  check(task: Task): void;
 }
 
 /** Tools that share something that must be closed, such as the connection to a tool server. */
@@ -118,6 +121,7 @@ export function tool<const Schema extends InputSchema, State = undefined>(
     open: (context) => stateful.open?.(context),
     score: stateful.score ? (context) => stateful.score!(context) : undefined,
     close: (context) => stateful.close?.(context),
+    check: (task) => options.check?.(task),
   };
 }
 

@@ -85,7 +85,7 @@ export function toolFormatNamed(name: string): ToolFormat {
   const plain = name.toLowerCase().replaceAll('-', '_');
   const found = TOOL_FORMATS.find((format) => format.name.replaceAll('-', '_') === (ALIASES[plain] ?? plain));
   if (found) return found;
-  const known = [...TOOL_FORMATS.map((format) => format.name), 'chatml'].join(', ');
+  const known = TOOL_FORMATS.map((format) => format.name).join(', ');
   throw new ConfigError(
     `no tool-call format "${name}"; known: ${known}. A custom format is one function: toolFormat(fn)`,
   );
@@ -93,6 +93,7 @@ export function toolFormatNamed(name: string): ToolFormat {
 
 /** Names that verl, SGLang and vLLM use. */
 const ALIASES: Readonly<Record<string, string>> = {
+  chatml: 'hermes', // where a model is at hand, chatml means its own format
   qwen: 'hermes',
   qwen25: 'hermes',
   qwen3: 'hermes',

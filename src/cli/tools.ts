@@ -5,7 +5,7 @@ import type { Tool, ToolBox } from '../agent/tool.ts';
 import { ConfigError } from '../errors.ts';
 import { loadExport } from '../lib/load-export.ts';
 import { loadOptional } from '../lib/optional-package.ts';
-import { loadToolFile } from '../verl/tool-file.ts';
+import { loadToolFile, loadToolModule } from '../verl/tool-file.ts';
 import { port, positive } from './number.ts';
 
 export function registerTools(program: Command): void {
@@ -13,7 +13,7 @@ export function registerTools(program: Command): void {
   tools
     .command('list')
     .description('the tools of a file, as a model sees them')
-    .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
+    .argument('<file>', 'a tool YAML, a module (all tools it exports), or path.ts#export')
     .action(async (file: string) => {
       const box = await openTools(file);
       console.log(
@@ -28,7 +28,7 @@ export function registerTools(program: Command): void {
   tools
     .command('serve')
     .description('offers the tools of a file as an MCP server: on stdin and stdout, or over HTTP')
-    .argument('<file>', 'a tool YAML, or path.ts#export of a tool or a list of tools')
+    .argument('<file>', 'a tool YAML, a module (all tools it exports), or path.ts#export')
     .option('--http <port>', 'streamable HTTP on 127.0.0.1; 0 takes a free port', port)
     .option('--idle-minutes <minutes>', 'an HTTP session silent for this long is closed', positive, 60)
     .action(async (file: string, { http, idleMinutes }: { http?: number; idleMinutes: number }) => {
@@ -58,6 +58,7 @@ export function registerTools(program: Command): void {
 async function openTools(file: string): Promise<ToolBox> {
   if (!file.includes('#')) {
     if (!existsSync(file)) throw new ConfigError(`there is no tool file ${resolve(file)}`);
+    if (/\.m?[jt]s$/.test(file)) return loadToolModule(resolve(file), process.cwd(), file);
     return loadToolFile(file);
   }
   const [path, name] = file.split('#');

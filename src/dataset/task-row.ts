@@ -37,5 +37,7 @@ export interface TaskRow extends Task {
   /** Per tool: create_kwargs, execute_kwargs, calc_reward_kwargs, release_kwargs. */
   readonly toolsKwargs: Readonly<Record<string, Fields>>;
   readonly interactionKwargs?: Fields;
+  /** From the column that the order reads; absent where it reads none. */
+  readonly difficulty?: number;
   readonly extraInfo: Fields;
 }

@@ -15,8 +15,8 @@ export interface EmbeddedOptions {
   readonly cacheMegabytes?: number;
   /** Most requests a server runs at once. */
   readonly maxBatch?: number;
-  /** Trains low-rank adapters and freezes the model. */
-  readonly lora?: LoraOptions;
+  /** Trains low-rank adapters and freezes the model; `alpha` is the rank unless given. */
+  readonly lora?: Omit<LoraOptions, 'alpha'> & Partial<Pick<LoraOptions, 'alpha'>>;
   /** Computes activations again in the backward: less memory, a third more time. */
   readonly recompute?: boolean;
   /** Receives one line when kernels are built or cannot be. */
@@ -55,7 +55,7 @@ export function embedded(options: EmbeddedOptions = {}) {
         ...common,
         trainable: role !== 'reference',
         valueHead: valueHead || role === 'critic',
-        ...(lora && role === 'policy' ? { lora } : {}),
+        ...(lora && role === 'policy' ? { lora: { alpha: lora.rank, ...lora } } : {}),
         ...(recompute === undefined ? {} : { recompute }),
       }),
   };

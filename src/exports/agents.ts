@@ -28,3 +28,4 @@ export {
   openDescribedAgent,
   type ToolsDescription,
 } from '../verl/described-agent.ts';
+export type { GenerateLoop, LoopData, LoopMessage, LoopServer } from '../verl/generate-loop.ts';

@@ -1,6 +1,7 @@
 /** `rollcall/rewards`: ready rewards, judges, reward models, shaping, and when two answers are equal. */
 
 export { choiceEqual, type MathsOptions, mathsEqual } from '../lib/maths/maths-equal.ts';
+export type { RewardData, RewardTurn } from '../reward/compute-reward.ts';
 export { type JudgeOptions, judgeReward, rankingReward } from '../reward/judge.ts';
 export {
   codeReward,

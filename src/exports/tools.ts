@@ -1,7 +1,7 @@
 /** `rollcall/tools`: ready tools, tools from files, MCP servers and A2A agents, and what tools are made of. */
 
 export { type A2aToolsOptions, a2aTools } from '../agent/a2a.ts';
-export { type ClassTool, classTool, type ResultLimits } from '../agent/class-tool.ts';
+export { type ClassTool, classTool, type ResultLimits, type ToolResponse } from '../agent/class-tool.ts';
 export type { InputSchema } from '../agent/input-schema.ts';
 export { type McpServerConfig, type McpToolsOptions, mcpTools } from '../agent/mcp.ts';
 export type {

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ConfigError } from '../errors.ts';
 import { messageOf } from './error-message.ts';
+import { findNear, placesLookedAt } from './find-near.ts';
 
 /** A module of the user's, its path relative to `directory`. `where` says who asks, for the error. */
 export async function loadModule(
@@ -10,8 +10,11 @@ export async function loadModule(
   directory: string,
   where: string,
 ): Promise<Readonly<Record<string, unknown>>> {
-  const file = resolve(directory, path);
-  if (!existsSync(file)) throw new ConfigError(`${where}: there is no file ${file}`);
+  if (path.endsWith('.py'))
+    throw new ConfigError(`${where}: ${path} is Python; write the module in TypeScript (docs/from-verl.md)`);
+  const file = findNear(path, directory);
+  if (!existsSync(file))
+    throw new ConfigError(`${where}: there is no file ${placesLookedAt(path, directory)}`);
   return import(pathToFileURL(file).href).catch((cause: unknown) => {
     const why = messageOf(cause);
     throw new ConfigError(`${where}: ${file} cannot be loaded: ${why}`, { cause });

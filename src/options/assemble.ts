@@ -14,6 +14,7 @@ import { openDescribedAgent } from '../verl/described-agent.ts';
 import { taskRow } from '../verl/task-row.ts';
 import { namedTrackers } from '../watch/trackers/by-name.ts';
 import { assembleServers } from './assemble-servers.ts';
+import { checkRows } from './check-rows.ts';
 import { plainOf } from './plain-options.ts';
 import type { DescribedRun } from './schema.ts';
 import { assembleTrainer } from './trainers.ts';
@@ -56,12 +57,13 @@ export async function assembleRun(
     };
     const tasks = await open(run.tasks.files);
     const validation = run.validation.files.length > 0 ? await open(run.validation.files) : undefined;
-    // Every row is looked at: one that nothing can score or answer is better known now than at its step.
     for (const rows of validation ? [tasks, validation] : [tasks]) {
-      for await (const { row } of rows.rows()) {
+      const checked = await checkRows(rows, (row) => {
         scored.check(row);
         agent.check(row);
-      }
+      });
+      if (checked < rows.length)
+        warn(`${rows.name}: ${checked} of ${rows.length} rows were checked, evenly spread`);
     }
     await scored.prepare();
     const options: TrainOptions<TaskRow> = {
@@ -98,10 +100,11 @@ async function chatOf({ format, template, templateOptions }: DescribedRun['chat'
   };
 }
 
-async function openRows(files: readonly string[], { tasks }: DescribedRun): Promise<Dataset<TaskRow>> {
+async function openRows(files: readonly string[], { tasks, order }: DescribedRun): Promise<Dataset<TaskRow>> {
   const rows = await openDataset(files.map(expandHome), { skipBad: tasks.skipBad });
   const { promptKey, imageKey, needToolsKwargs, limit } = tasks;
-  const read = rows.map((row) => taskRow(row, { promptKey, imageKey, needToolsKwargs }));
+  const difficultyKey = order.kind === 'difficulty' ? order.column : null;
+  const read = rows.map((row) => taskRow(row, { promptKey, imageKey, needToolsKwargs, difficultyKey }));
   // Tasks are taken by place, so bad rows must be out before the first is.
   const good = tasks.skipBad ? await read.filter(() => true) : read;
   return limit === null ? good : good.take(limit);
@@ -138,7 +141,7 @@ function orderOf({
   switch (kind) {
     case 'difficulty':
       if (column === null) throw new ConfigError('order.kind is difficulty, which needs order.column');
-      return { kind, column, hardFirst };
+      return { kind, column: 'difficulty', hardFirst }; // where taskRow puts it
     case 'zone':
       return { kind, low, high };
     case 'sequential':

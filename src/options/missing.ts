@@ -1,6 +1,21 @@
+import { isAbsolute } from 'node:path';
 import { expandHome } from '../dataset/open.ts';
 import { trackerNamed } from '../watch/trackers/by-name.ts';
 import type { DescribedRun } from './schema.ts';
+
+/** How what verl takes as a Python module is written here. */
+const IN_TYPESCRIPT: Readonly<Record<string, string>> = {
+  'rewards.module':
+    'write reward.ts: export function compute_score(data_source, solution_str, ground_truth, extra_info) { return solution_str.includes(ground_truth) ? 1 : 0 } (docs/rewards.md)',
+  'agent.module':
+    'write agents.ts: export class MyAgentLoop { async generate(llm_server, data) { … } }, and name it agents.ts#MyAgentLoop (docs/agents.md)',
+  'tools.module':
+    "write tools.ts: export const add = tool({ name: 'add', description, input, run }) (docs/tools.md)",
+};
+
+/** A path as given, and where it leads: relative ones start from the working directory, as in verl. */
+const whereabouts = (path: string) =>
+  isAbsolute(expandHome(path)) ? path : `${path} in the working directory, ${process.cwd()}`;
 
 /** Files and programs that a run needs and does not find: listed by --dry-run, an error in train. */
 export function findMissing(
@@ -10,8 +25,11 @@ export function findMissing(
 ): string[] {
   const missing: string[] = [];
   const file = (path: string | null, what: string) => {
-    if (path !== null && !exists(expandHome(path.split('#')[0]!)))
-      missing.push(`${what}: there is no file ${path}`);
+    if (path === null) return;
+    const [name] = path.split('#') as [string];
+    if (name.endsWith('.py'))
+      missing.push(`${what}: ${path} is Python; ${IN_TYPESCRIPT[what] ?? 'write it in TypeScript'}`);
+    else if (!exists(expandHome(name))) missing.push(`${what}: there is no file ${whereabouts(name)}`);
   };
   const variable = (name: string, what: string) => {
     if (!environment[name]) missing.push(`${what}: the environment variable ${name} is not set`);

@@ -80,6 +80,13 @@ export const PARTS = {
     config: setting(mapping, {}, 'Arguments of the module.'),
     stopOnToolSuccess: setting(flag, false, 'Off: most tools are only a step towards the answer.'),
     stopOnCorrect: setting(flag, false, 'Off: in use, nobody tells the model that its answer is right.'),
+    stopOnText: setting(texts, [], 'A reply with one of these is the last, such as `Final Answer`.'),
+    stopOnRepetition: setting(orNull(wholeFrom(2)), null, 'This many equal replies in a row are the last.'),
+    stopOnToolFailures: setting(
+      orNull(wholeFrom(1)),
+      null,
+      'Ends after this many calls that could not be read or run; absent: only the limits end it.',
+    ),
   },
   tools: {
     file: setting(orNull(text), null, "A tool YAML in verl's form."),
@@ -108,6 +115,11 @@ export const PARTS = {
   rewards: {
     module: setting(orNull(text), null, 'Absent: the ready reward of the data source.'),
     name: setting(text, 'compute_score', 'Export of the module.'),
+    over: setting(
+      oneOf('trajectory', 'batch'),
+      'trajectory',
+      'trajectory: compute_score for each as it ends. batch: compute_reward(data), all of a step at once.',
+    ),
     config: setting(mapping, {}, 'Arguments of the reward.'),
     concurrency: setting(wholeFrom(1), 8, 'Threads that run the module; started when needed.'),
     timeoutSeconds: setting(atLeast(0), 30, 'A hung reward fails the attempt, not the run.'),
@@ -132,8 +144,14 @@ export const PARTS = {
     },
     shaping: {
       enabled: setting(flag, false, 'Off: a shaped reward changes the task, so it must be asked for.'),
-      toolCallSuccess: setting(number, SHAPING.toolCallSuccess, 'Added once if a call succeeded.'),
-      validReasoning: setting(number, SHAPING.validReasoning, 'Added once if the reasoning is valid.'),
+      per: setting(
+        oneOf('trajectory', 'turn'),
+        SHAPING.per,
+        'Whether the three rewards below are added once, so that more calls are not worth more, or for each turn.',
+      ),
+      toolCallSuccess: setting(number, SHAPING.toolCallSuccess, 'Added if a call succeeded.'),
+      validReasoning: setting(number, SHAPING.validReasoning, 'Added if the reasoning is valid.'),
+      toolFormat: setting(number, SHAPING.toolFormat, 'Added if every call was well formed.'),
       invalidToolCall: setting(number, SHAPING.invalidToolCall, 'Added for each call that could not be run.'),
       maxTurnsExceeded: setting(number, SHAPING.maxTurnsExceeded, 'Added if the turns ran out.'),
       redundantToolCall: setting(
@@ -141,7 +159,6 @@ export const PARTS = {
         SHAPING.redundantToolCall,
         'Added for each call made before with the same arguments.',
       ),
-      toolFormat: setting(number, SHAPING.toolFormat, 'Added once if every call was well formed.'),
     },
   },
   servers: {

@@ -193,12 +193,48 @@ trainer:
   expect(options).toMatchObject({ tasksPerStep: 256, limits: { turns: 5 }, experiment: 'gsm8k-multi-turn' });
 });
 
-test('arguments of an agent that have no row of their own are kept together', async () => {
-  const { options } = await resolve([
-    'actor_rollout_ref.rollout.agent_loop_config.tone=kind',
-    'actor_rollout_ref.rollout.agent_loop_config.depth=2',
+test('an agent class of the user’s is given agent_loop_config whole; without one, what no agent reads is refused', async () => {
+  const config = 'actor_rollout_ref.rollout.agent_loop_config';
+  const given = [`${config}.max_turns=4`, `${config}.tone=kind`, `${config}.inner.depth=2`];
+  const own = await resolve([...given, 'actor_rollout_ref.rollout.agent_loop_class=agents.ts#Mine']);
+  expect(own.options.agent.config).toEqual({ max_turns: 4, tone: 'kind', inner: { depth: 2 } });
+  expect(own.refused).toEqual([]);
+  const { options, refused } = await resolve(given);
+  expect(options.limits.turns).toBe(4);
+  expect(options.agent.config).toEqual({});
+  expect(refused).toEqual([
+    expect.stringMatching(
+      /agent_loop_config.tone=kind: no agent takes it; .*max_turns, tools, stop_on_correct/,
+    ),
+    expect.stringContaining('agent_loop_config.inner.depth=2: no agent takes it'),
   ]);
-  expect(options.agent.config).toEqual({ tone: 'kind', depth: 2 });
+});
+
+test('an option of an order that does not read it is refused', async () => {
+  const column = 'data.sampler.column=difficulty';
+  expect((await resolve([column])).refused).toEqual([
+    expect.stringMatching(
+      /data.sampler.column is difficulty, which the order shuffle does not read; .*=difficulty/,
+    ),
+  ]);
+  expect((await resolve([column, 'order.kind=difficulty'])).refused).toEqual([]);
+  expect((await resolve(['order.kind=zone', 'order.low=0.2', 'order.hardFirst=true'])).refused).toHaveLength(
+    1,
+  );
+});
+
+test('a sampler class is one of those there are, and a mini-batch divides the batch', async () => {
+  await expect(resolve(['data.sampler.class_name=MySampler'])).rejects.toThrow(
+    'use one of RandomCurriculumSampler, EasyToHardSampler',
+  );
+  const line = ['data.train_batch_size=256', 'actor_rollout_ref.actor.ppo_mini_batch_size=100'];
+  await expect(resolve(line)).rejects.toThrow('is 100, which does not divide the 256 tasks of a step');
+});
+
+test('a value of the wrong shape is shown as it was given', async () => {
+  await expect(resolve(['data.train_files={a: 1}'])).rejects.toThrow(
+    'data.train_files is {"a":1}; use one name, or a list of names',
+  );
 });
 
 test('verl’s warm-up is a share of the steps unless their number is given', async () => {

@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { dirname, isAbsolute, join } from 'node:path';
 import { ConfigError } from '../errors.ts';
 import { nearest } from '../lib/nearest.ts';
 import { usualOf, valueAt } from '../lib/setting.ts';
@@ -101,11 +102,13 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     const reading = withPlace(from, () => row.read(wordAsFlag(from, row), { option, isGiven, exists, key }));
     if (reading.note) notes.push(reading.note);
     if (reading.refuse) refused.push(reading.refuse);
-    for (const [path, value] of Object.entries(reading.set ?? {})) put(path, value, from);
+    for (const [path, value] of Object.entries(reading.set ?? {})) put(path, near(path, value, from), from);
   };
+  const near = (path: string, value: unknown, { place }: Given) =>
+    place === 'file' && PATHS.has(path) ? besideFile(value, request.file!, exists) : value;
 
   for (const from of given) {
-    if (!from.row) put(from.key, from.value, from);
+    if (!from.row) put(from.key, near(from.key, from.value, from), from);
     else if (!from.row.late) read(from, from.row);
   }
   for (const row of VERL_TABLE.filter(({ late }) => late)) {
@@ -118,8 +121,30 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     given: new Map([...entries].map(([path, { from }]) => [path, from.key])),
     notes,
     missing: findMissing(options, environment, exists),
-    refused: [...refused, ...wrongMode(options)],
+    refused: [...refused, ...wrongMode(options), ...unusedOrder(options, entries)],
   };
+}
+
+/** Options that name files which a run reads. */
+const PATHS = new Set([
+  'model',
+  'tasks.files',
+  'validation.files',
+  'agent.file',
+  'agent.module',
+  'tools.file',
+  'tools.module',
+  'users.file',
+  'chat.template',
+  'rewards.module',
+]);
+
+/** A file beside the YAML goes before one of the same name in the working directory. */
+function besideFile(value: unknown, file: string, exists: (path: string) => boolean): unknown {
+  if (Array.isArray(value)) return value.map((one) => besideFile(one, file, exists));
+  if (typeof value !== 'string' || isAbsolute(value) || /^[~$]/.test(value)) return value;
+  const beside = join(dirname(file), value);
+  return exists(beside.split('#')[0]!) ? beside : value;
 }
 
 /** What a mapping that was given whole says for one of its entries. */
@@ -146,6 +171,25 @@ function wrongMode({ mode, tasksPerStep }: DescribedRun): string[] {
   } catch (error) {
     return [(error as Error).message];
   }
+}
+
+/** Options of `order` and the kind that reads each. */
+const READ_BY_ORDER: Readonly<Record<string, DescribedRun['order']['kind']>> = {
+  'order.column': 'difficulty',
+  'order.hardFirst': 'difficulty',
+  'order.low': 'zone',
+  'order.high': 'zone',
+};
+
+function unusedOrder({ order }: DescribedRun, entries: ReadonlyMap<string, Entry>): string[] {
+  return Object.entries(READ_BY_ORDER).flatMap(([path, kind]) => {
+    const entry = entries.get(path);
+    if (entry === undefined || entry.value === null || order.kind === kind) return [];
+    const { key, where } = entry.from;
+    return [
+      `${where === key ? key : `${where}: ${key}`} is ${shown(entry.value)}, which the order ${order.kind} does not read; it is for order.kind=${kind}`,
+    ];
+  });
 }
 
 /** Rows by key, and those that stand for everything below a key. */

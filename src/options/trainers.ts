@@ -23,7 +23,7 @@ function named<O>(trainer: NamedTrainer<O>) {
 
 const lora = z.strictObject({
   rank: z.int().min(1),
-  alpha: z.number().positive(),
+  alpha: z.number().positive().exactOptional(),
   targets: z.array(z.string()).exactOptional(),
   seed: z.int().exactOptional(),
 });

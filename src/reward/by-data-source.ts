@@ -80,7 +80,7 @@ export function scorerOfSource(source: string | undefined): Scorer {
   const known = Object.keys(BY_SOURCE);
   throw new ConfigError(
     source === undefined
-      ? `a row has no data_source, so no ready reward can be chosen; known are ${known.join(', ')}. Give rewards.name or rewards.module otherwise`
+      ? `the row has no data_source, so no ready reward can be chosen; known are ${known.join(', ')}. Give rewards.name or rewards.module otherwise`
       : `nothing scores the data source '${source}'; did you mean ${nearest(source, known)}? Give rewards.name or rewards.module otherwise`,
   );
 }

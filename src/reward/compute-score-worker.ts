@@ -1,14 +1,21 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { messageOf } from '../lib/error-message.ts';
 import { loadModule } from '../lib/load-export.ts';
+import type { Gives } from './compute-score.ts';
 
-const { path, name, directory } = workerData as { path: string; name: string; directory: string };
+const { path, name, directory, gives } = workerData as {
+  path: string;
+  name: string;
+  directory: string;
+  gives: Gives;
+};
 const module = loadModule(path, directory, 'rewards.module');
 
 parentPort!.on('message', async (given: readonly unknown[]) => {
   try {
     const compute = (await module)[name] as (...given: readonly unknown[]) => unknown;
-    parentPort!.postMessage({ value: readResult(await compute(...given)) });
+    const result = await compute(...given);
+    parentPort!.postMessage({ value: gives === 'score' ? readResult(result) : result });
   } catch (cause) {
     parentPort!.postMessage({ error: messageOf(cause) });
   }

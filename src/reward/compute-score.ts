@@ -28,25 +28,38 @@ export interface ComputeScore {
   close(): Promise<void>;
 }
 
-/** Loads the module here once, so that a bad one is an error before the start. */
 export async function openComputeScore(options: ComputeScoreOptions): Promise<ComputeScore> {
-  const { path, name, config, directory, workers } = options;
+  const module = await openModule(options, 'score');
+  return {
+    score: ({ task, trajectory, solution, signal }) => {
+      const { dataSource, groundTruth } = task;
+      const given = [dataSource, solution, groundTruth, extraInfo(task, trajectory), options.config];
+      return module.ask<RewardValue>(given, { signal });
+    },
+    close: module.close,
+  };
+}
+
+/** What a function of the user's gives: a score (a number, or a mapping with one), or a list of numbers. */
+export type Gives = 'score' | 'numbers';
+
+/** Loads the module here once, so that a bad one is an error before the start. */
+export async function openModule(options: ComputeScoreOptions, gives: Gives) {
+  const { path, name, directory, workers } = options;
   const where = `rewards.module (${path})`;
   const exports = await loadModule(path, directory, where);
   if (typeof exports[name] !== 'function') {
     const names = Object.keys(exports).join(', ') || 'nothing';
     throw new ConfigError(`${where}: does not export a function ${name}; it exports ${names}`);
   }
+  const workerData = { path, name, directory, gives };
   const pool = workerPool(
-    () =>
-      startWorker('./compute-score-worker', import.meta.url, { workerData: options, loadsUserModules: true }),
+    () => startWorker('./compute-score-worker', import.meta.url, { workerData, loadsUserModules: true }),
     workers,
   );
   return {
-    score: ({ task, trajectory, solution, signal }) => {
-      const given = [task.dataSource, solution, task.groundTruth, extraInfo(task, trajectory), config];
-      return pool.ask<RewardValue>(given.map(cloneable), { signal });
-    },
+    ask: <R>(given: readonly unknown[], { signal }: { readonly signal: AbortSignal }) =>
+      pool.ask<R>(given.map(cloneable), { signal }),
     close: () => pool.close(),
   };
 }

@@ -6,6 +6,7 @@ import { openSandbox } from '../services/sandbox/open-sandbox.ts';
 import type { Boundary, Sandbox } from '../services/sandbox/sandbox.ts';
 import { sandboxServer } from '../services/sandbox/sandbox-server.ts';
 import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
+import { openComputeReward } from './compute-reward.ts';
 import { openComputeScore } from './compute-score.ts';
 import { describedJudge, JUDGE_NAMES } from './described-judge.ts';
 import {
@@ -24,6 +25,8 @@ export interface RewardsDescription {
   readonly module: string | null;
   /** Export of the module; without one, a ready reward, or `compute_score` for that of the data source. */
   readonly name: string;
+  /** What the export is given: one trajectory (verl's compute_score), or all of a step (compute_reward). */
+  readonly over: 'trajectory' | 'batch';
   /** Further arguments of it. */
   readonly config: Readonly<Record<string, unknown>>;
   /** Threads of the module. */
@@ -79,6 +82,20 @@ export async function openDescribedRewards(
       close: async () => {},
     };
   }
+  if (described.over === 'batch') {
+    if (module === null)
+      throw new ConfigError('rewards.over is batch, which needs rewards.module and rewards.name');
+    const own = await openComputeReward({
+      ...{ path: module, name, directory, workers: concurrency, config },
+      timeoutMs: 1000 * timeoutSeconds,
+    });
+    return {
+      rewards: [own.reward, ...shaped],
+      check: () => {},
+      prepare: async () => {},
+      close: own.close,
+    };
+  }
   const named = module === null && name !== DEFAULT_NAME ? scorerNamed(name) : undefined;
   const isModelled = model.url !== null && module === null && !named;
   const computed =
@@ -107,7 +124,7 @@ export async function openDescribedRewards(
       const { dataSource, groundTruth } = row;
       if (groundTruth === undefined) {
         throw new ConfigError(
-          `a row${dataSource === undefined ? '' : ` of ${dataSource}`} has no reward_model.ground_truth, which its ready reward compares with`,
+          `the row${dataSource === undefined ? '' : ` of ${dataSource}`} has no reward_model.ground_truth, which its ready reward compares with`,
         );
       }
       needsSandbox ||= runsCode(scorer);

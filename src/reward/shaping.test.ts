@@ -3,6 +3,7 @@ import type { Message, Problem, ToolRun, Trajectory, Turn } from '../types.ts';
 import { type Shaping, shapingReward } from './shaping.ts';
 
 const EVERY_PART: Shaping = {
+  per: 'trajectory',
   toolCallSuccess: 0.1,
   validReasoning: 0.05,
   invalidToolCall: -0.1,
@@ -45,9 +46,9 @@ function trajectory(
   };
 }
 
-async function scored(of: Trajectory) {
+async function scored(of: Trajectory, more: Partial<Shaping> = {}) {
   const { signal } = new AbortController();
-  return shapingReward(EVERY_PART).score({ task: {}, trajectory: of, solution: '', signal });
+  return shapingReward({ ...EVERY_PART, ...more }).score({ task: {}, trajectory: of, solution: '', signal });
 }
 
 test('tool_call_success counts once, however many calls succeed', async () => {
@@ -57,6 +58,19 @@ test('tool_call_success counts once, however many calls succeed', async () => {
     score: expect.closeTo(0.15),
   });
   expect(await scored(trajectory([[]]))).toMatchObject({ score: 0 });
+});
+
+test('per turn, success, format and reasoning count for each turn that has them', async () => {
+  const turns = [[run('add', { a: 1 }), run('add', { a: 3 })], [run('add', { a: 2 }, problem)], []];
+  const said = { said: 'I add them.' };
+  expect(await scored(trajectory(turns, said), { per: 'turn' })).toMatchObject({
+    toolCallSuccess: 0.1, // the first turn, however many calls it has
+    toolFormat: 0.1, // the first two
+    validReasoning: 0.1,
+    invalidToolCall: -0.1,
+    score: expect.closeTo(0.2),
+  });
+  expect(() => shapingReward({ per: 'turn' }, { isValidReasoning: () => true })).toThrow('whole trajectory');
 });
 
 test('invalid_tool_call counts for each call that could not be read or run', async () => {

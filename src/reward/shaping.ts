@@ -1,11 +1,14 @@
-import type { Task, ToolCall, Trajectory } from '../types.ts';
+import { ConfigError } from '../errors.ts';
+import type { Message, Task, ToolCall, Trajectory } from '../types.ts';
 import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
 
 /** What is added beside the task's own reward, named as the `reward_shaping.*` keys. */
 export interface Shaping {
-  /** Once, if a call ran without a problem. */
+  /** Whether the rewards `toolCallSuccess`, `validReasoning` and `toolFormat` are given once or for each turn. */
+  readonly per: 'trajectory' | 'turn';
+  /** If a call ran without a problem. */
   readonly toolCallSuccess: number;
-  /** Once, if `isValidReasoning` holds. */
+  /** If `isValidReasoning` holds; per turn, for a reply with a call that also says something. */
   readonly validReasoning: number;
   /** For each call that could not be read or run. */
   readonly invalidToolCall: number;
@@ -13,12 +16,13 @@ export interface Shaping {
   readonly maxTurnsExceeded: number;
   /** For each call with the name and arguments of an earlier one. */
   readonly redundantToolCall: number;
-  /** Once, if there were calls and all could be read. */
+  /** If there were calls and all could be read. */
   readonly toolFormat: number;
 }
 
 /** The usual amounts, which give nothing for the format alone. */
 export const SHAPING: Shaping = {
+  per: 'trajectory',
   toolCallSuccess: 0.1,
   validReasoning: 0.05,
   invalidToolCall: -0.1,
@@ -35,9 +39,12 @@ export interface ShapingOptions<T> extends RewardOptions {
 /** Logs each part as `shaping/KEY`; their sum is the reward. */
 export function shapingReward<T = Task>(
   given: Partial<Shaping> = {},
-  { isValidReasoning = explainsEveryCall, ...options }: ShapingOptions<T> = {},
+  { isValidReasoning: own, ...options }: ShapingOptions<T> = {},
 ): TrajectoryReward<T> {
   const shaping = { ...SHAPING, ...given };
+  if (own && shaping.per === 'turn')
+    throw new ConfigError('isValidReasoning judges a whole trajectory; leave it out, or per: turn');
+  const isValidReasoning = own ?? explainsEveryCall;
   return reward<T>(
     'shaping',
     ({ trajectory }) => {
@@ -54,16 +61,23 @@ export function shapingReward<T = Task>(
       }
       const times = (amount: number, count: number) => (count === 0 ? 0 : amount * count); // no -0
       const once = (amount: number, holds: boolean) => (holds ? amount : 0);
+      const isPerTurn = shaping.per === 'turn';
+      const explained = isPerTurn ? callingReplies(trajectory).filter(saysSomething).length : 0;
+      const wellFormed = turns.filter((turn) => turn.toolRuns.length > 0 && turn.problems.length === 0);
+      const succeeded = turns.filter((turn) => turn.toolRuns.some(({ problem }) => !problem));
       const parts = {
-        toolCallSuccess: once(
-          shaping.toolCallSuccess,
-          runs.some(({ problem }) => !problem),
-        ),
-        validReasoning: once(shaping.validReasoning, isValidReasoning(trajectory)),
+        toolCallSuccess: isPerTurn
+          ? times(shaping.toolCallSuccess, succeeded.length)
+          : once(shaping.toolCallSuccess, succeeded.length > 0),
+        validReasoning: isPerTurn
+          ? times(shaping.validReasoning, explained)
+          : once(shaping.validReasoning, isValidReasoning(trajectory)),
         invalidToolCall: times(shaping.invalidToolCall, invalid),
         maxTurnsExceeded: once(shaping.maxTurnsExceeded, end.kind === 'truncated' && end.why === 'turns'),
         redundantToolCall: times(shaping.redundantToolCall, redundant),
-        toolFormat: once(shaping.toolFormat, runs.length > 0 && unread.length === 0),
+        toolFormat: isPerTurn
+          ? times(shaping.toolFormat, wellFormed.length)
+          : once(shaping.toolFormat, runs.length > 0 && unread.length === 0),
       };
       return { ...parts, score: Object.values(parts).reduce((sum, part) => sum + part, 0) };
     },
@@ -72,15 +86,17 @@ export function shapingReward<T = Task>(
 }
 
 /** The default of `validReasoning`: every reply that calls a tool also says something, in its text or reasoning. */
-export function explainsEveryCall({ messages }: Pick<Trajectory<unknown>, 'messages'>): boolean {
-  const calling = messages.flatMap((message) =>
-    message.role === 'assistant' && message.toolCalls?.length ? message : [],
-  );
-  return (
-    calling.length > 0 &&
-    calling.every(({ content, reasoning = '' }) => /\p{L}{2,}/u.test(`${content}${reasoning}`))
-  );
+export function explainsEveryCall(trajectory: Pick<Trajectory<unknown>, 'messages'>): boolean {
+  const calling = callingReplies(trajectory);
+  return calling.length > 0 && calling.every(saysSomething);
 }
+
+type Reply = Message & { readonly role: 'assistant' };
+
+const callingReplies = ({ messages }: Pick<Trajectory<unknown>, 'messages'>): Reply[] =>
+  messages.flatMap((message) => (message.role === 'assistant' && message.toolCalls?.length ? message : []));
+
+const saysSomething = ({ content, reasoning = '' }: Reply) => /\p{L}{2,}/u.test(`${content}${reasoning}`);
 
 const callKey = ({ name, arguments: given }: ToolCall) => `${name} ${sorted(given)}`;
 

@@ -36,14 +36,7 @@ export function imageBlobs(
   };
   return {
     put: async (source) => {
-      const bytes = await bytesOf(source);
-      const found = describeImage(bytes);
-      if (!found) {
-        throw new DatasetError(
-          `${placeOf(source)} is not a known kind of image: it begins with ${JSON.stringify(startOf(bytes))}; ` +
-            'use PNG, JPEG, GIF or WebP',
-        );
-      }
+      const { bytes, found } = await readImage(source);
       const blob = createHash('sha256').update(bytes).digest('hex');
       const writing = kept.get(blob) ?? keep(join(folder, blob), bytes);
       kept.set(blob, writing);
@@ -66,6 +59,17 @@ export async function pixelsPerTokenOf(model: string): Promise<number | undefine
   const text = await readFile(join(model, 'preprocessor_config.json'), 'utf8').catch(() => '{}');
   const { patch_size: patch, merge_size: merge } = JSON.parse(text) as Record<string, unknown>;
   return typeof patch === 'number' && typeof merge === 'number' ? patch * merge : undefined;
+}
+
+/** The bytes of an image and what they say about it; throws a DatasetError for what is not an image. */
+export async function readImage(source: ImageSource) {
+  const bytes = await bytesOf(source);
+  const found = describeImage(bytes);
+  if (found) return { bytes, found };
+  throw new DatasetError(
+    `${placeOf(source)} is not a known kind of image: it begins with ${JSON.stringify(startOf(bytes))}; ` +
+      'use PNG, JPEG, GIF or WebP',
+  );
 }
 
 async function bytesOf(source: ImageSource): Promise<Uint8Array> {

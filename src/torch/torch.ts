@@ -31,7 +31,8 @@ export interface TorchOptions {
   /** Trains low-rank adapters and freezes the policy; a reference is then the policy with its adapter off. */
   readonly lora?: {
     readonly rank: number;
-    readonly alpha: number;
+    /** Default: the rank. */
+    readonly alpha?: number;
     readonly targets?: readonly string[];
     readonly seed?: number;
   };
@@ -133,7 +134,7 @@ function openOptions(options: TorchOptions, role: string, path: string, valueHea
     path,
     trainable: role !== 'reference',
     value_head: valueHead,
-    ...(lora && role === 'policy' ? { lora } : {}),
+    ...(lora && role === 'policy' ? { lora: { alpha: lora.rank, ...lora } } : {}),
     ...(precision === undefined ? {} : { precision }),
     ...(recompute === undefined ? {} : { recompute }),
     ...(offload === undefined ? {} : { offload }),

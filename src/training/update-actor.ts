@@ -381,8 +381,8 @@ function actorMetrics(tally: Tally, input: ActorInput, passes: Passes): Metrics 
     'actor/updates': tally.updates,
     'actor/updates_skipped': tally.skipped,
     'actor/tokens_without_gradient': share(tally.tokens - tally.computed, tally.tokens),
-    ...(input.measureEntropy || algorithm.entropyBonus !== 0
-      ? { 'actor/entropy': share(tally.entropy, tally.computed) }
+    ...(tally.computed > 0 && (input.measureEntropy || algorithm.entropyBonus !== 0)
+      ? { 'actor/entropy': tally.entropy / tally.computed }
       : {}),
     ...(algorithm.entropyBonus !== 0 ? { 'actor/entropy_loss': tally.entropyLoss / updates } : {}),
     ...(algorithm.kl?.as === 'loss'

@@ -2,7 +2,7 @@
  * Agents from an agent-loop YAML, and by module:
  *
  *   - name: my_agent
- *     _target_: agents.ts#MyAgent     # an agent, a function of the other keys, or a class with run(context)
+ *     _target_: agents.ts#MyAgent # an agent, a function of the other keys, or a class with run or generate
  *     max_rounds: 3                   # everything else is its argument
  */
 import { existsSync } from 'node:fs';
@@ -14,7 +14,8 @@ import { type Agent, type AgentContext, agent } from '../agent/agent.ts';
 import type { Tool } from '../agent/tool.ts';
 import { ConfigError } from '../errors.ts';
 import { loadExport } from '../lib/load-export.ts';
-import type { Task } from '../types.ts';
+import type { Message, Task } from '../types.ts';
+import { type GenerateLoop, generateLoop, type PromptOf } from './generate-loop.ts';
 
 const entries = z.array(z.looseObject({ name: z.string(), _target_: z.string() }));
 
@@ -32,6 +33,8 @@ export interface AgentModuleOptions<T> {
   readonly directory: string;
   readonly tools: readonly Tool[];
   readonly builtIn: Readonly<Record<string, Agent<T>>>;
+  /** The first dialogue of a task, for a class with `generate`; default its `prompt`. */
+  readonly promptOf?: PromptOf<T>;
 }
 
 /** The agents that a YAML file in verl's form names. */
@@ -57,38 +60,61 @@ export async function loadAgentFile<T = Task>(
 export async function loadAgent<T = Task>(
   target: string,
   config: Readonly<Record<string, unknown>>,
-  { directory, tools, builtIn }: AgentModuleOptions<T>,
+  { directory, tools, builtIn, promptOf = promptColumn }: AgentModuleOptions<T>,
 ): Promise<Agent<T>> {
   const where = `agent '${target}'`;
   if (!target.includes('#')) {
     const loop = PYTHON_LOOPS[target.split('.').at(-1)!];
-    if (loop !== undefined && builtIn[loop]) return builtIn[loop];
+    if (loop !== undefined && builtIn[loop]) {
+      refuseArguments(config, where);
+      return builtIn[loop];
+    }
     throw new ConfigError(
       `${where} is a Python class that has no counterpart here. Write the agent in TypeScript and name it ` +
         `\`path.ts#Export\`, the path relative to ${directory}; known loops are ${Object.keys(PYTHON_LOOPS).join(', ')}`,
     );
   }
   const exported = await loadExport(target, directory, where);
-  if (isAgent<T>(exported)) return exported;
+  if (isAgent<T>(exported)) {
+    refuseArguments(config, where);
+    return exported;
+  }
   if (isClass<T>(exported)) {
     // A fresh instance for each trajectory, as verl makes one.
-    return agent<T>((context) => new exported(config).run(context), { name: target, tools });
+    const make = () => new exported(config);
+    if ('generate' in exported.prototype) return generateLoop<T>(make, { name: target, tools, promptOf });
+    return agent<T>((context) => make().run(context), { name: target, tools });
   }
   if (typeof exported === 'function') {
     const made: unknown = await exported({ ...config, tools });
     if (isAgent<T>(made)) return made;
   }
   throw new ConfigError(
-    `${where}: the export is neither an agent, a class with run(context), nor a function of its arguments that gives one`,
+    `${where}: the export is neither an agent, a class with run(context) or generate(llm_server, data), nor a function of its arguments that gives one`,
+  );
+}
+
+/** Only a class, or a function that makes an agent, takes arguments. */
+export function refuseArguments(config: Readonly<Record<string, unknown>>, where: string): void {
+  const names = Object.keys(config);
+  if (names.length === 0) return;
+  throw new ConfigError(
+    `${where}: nothing reads ${names.join(', ')}; the built-in agents follow limits.* and agent.stopOn…, and arguments ` +
+      'are for a class or function of yours (agent.module: path.ts#Export)',
   );
 }
 
 const isAgent = <T>(value: unknown): value is Agent<T> => (value as Agent<T> | undefined)?.kind === 'agent';
 
-function isClass<T>(
-  value: unknown,
-): value is new (
+type AgentClass<T> = new (
   config: Readonly<Record<string, unknown>>,
-) => { run(context: AgentContext<T>): Promise<void> } {
+) => GenerateLoop & { run(context: AgentContext<T>): Promise<void> };
+
+function isClass<T>(value: unknown): value is AgentClass<T> {
   return typeof value === 'function' && /^class\b/.test(Function.prototype.toString.call(value));
+}
+
+function promptColumn(task: unknown): readonly Message[] {
+  const { prompt } = Object(task) as { prompt?: unknown };
+  return typeof prompt === 'string' ? [{ role: 'user', content: prompt }] : (prompt as readonly Message[]);
 }

@@ -44,20 +44,13 @@ export interface AgentsByNameOptions<T> {
 /** One agent that passes each task to the agent that the task names. */
 export function agentsByName<T = Task>(options: AgentsByNameOptions<T>): Agent<T> {
   const { agents, nameOf = agentNameOf, warn } = options;
-  const find = (name: string): Agent<T> => {
-    if (Object.hasOwn(agents, name)) return agents[name]!;
-    const known = Object.keys(agents);
-    throw new ConfigError(
-      `there is no agent '${name}'; did you mean ${nearest(name, known)}? Registered: ${known.join(', ')}`,
-    );
-  };
-  find(options.default);
+  findAgent(agents, options.default);
   const tools = [...new Set(Object.values(agents).flatMap((one) => one.tools))];
   let warned = false;
   return agent<T>(
     async (context) => {
       const name = nameOf(context.task) ?? options.default;
-      const chosen = find(name);
+      const chosen = findAgent(agents, name);
       if (!warned && tools.length > 0 && chosen.tools.length === 0) {
         warned = true;
         warn?.(
@@ -69,6 +62,15 @@ export function agentsByName<T = Task>(options: AgentsByNameOptions<T>): Agent<T
       await chosen.run({ ...context, tools: chosen.tools });
     },
     { name: 'agents by name', tools },
+  );
+}
+
+/** The agent of a name; throws a ConfigError that lists those there are. */
+export function findAgent<T>(agents: Readonly<Record<string, Agent<T>>>, name: string): Agent<T> {
+  if (Object.hasOwn(agents, name)) return agents[name]!;
+  const known = Object.keys(agents);
+  throw new ConfigError(
+    `there is no agent '${name}'; did you mean ${nearest(name, known)}? Registered: ${known.join(', ')}`,
   );
 }
 

@@ -6,18 +6,25 @@
 import type { Agent } from '../agent/agent.ts';
 import type { ResultLimits } from '../agent/class-tool.ts';
 import { isReadyTool } from '../agent/ready-tools.ts';
-import { isCorrect, type Stop, toolSucceeded } from '../agent/stops.ts';
+import {
+  failedToolCalls,
+  isCorrect,
+  repeatedReplies,
+  replySays,
+  type Stop,
+  toolSucceeded,
+} from '../agent/stops.ts';
 import { checkToolNames, type Keep, type Tool, type ToolBox } from '../agent/tool.ts';
 import type { TaskMessage, TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
-import { loadModule } from '../lib/load-export.ts';
 import type { TrajectoryReward } from '../reward/reward.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { ContentPart, Message } from '../types.ts';
-import { loadAgent, loadAgentFile } from './agent-file.ts';
-import { agentsByName, builtInAgents } from './agents-by-name.ts';
+import { loadAgent, loadAgentFile, refuseArguments } from './agent-file.ts';
+import { agentsByName, builtInAgents, findAgent } from './agents-by-name.ts';
+import type { PromptOf } from './generate-loop.ts';
 import { type Interactions, interactionOf, loadInteractionFile } from './interaction-file.ts';
-import { loadToolFile, toolsFromConfig } from './tool-file.ts';
+import { loadToolFile, loadToolModule, toolsFromConfig } from './tool-file.ts';
 
 /** An agent as plain data, as YAML and overrides write it. */
 export interface AgentDescription {
@@ -30,6 +37,9 @@ export interface AgentDescription {
   readonly config: Readonly<Record<string, unknown>>;
   readonly stopOnToolSuccess: boolean;
   readonly stopOnCorrect: boolean;
+  readonly stopOnText: readonly string[];
+  readonly stopOnRepetition: number | null;
+  readonly stopOnToolFailures: number | null;
 }
 
 /** Tools as plain data: files, names and limits. */
@@ -76,28 +86,36 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
     const users: Interactions =
       typeof options.users?.file === 'string' ? await loadInteractionFile(options.users.file) : {};
     const userOf = (row: TaskRow) => interactionOf(users, row.interactionKwargs);
+    const promptOf: PromptOf<TaskRow> = ({ prompt }, { image }) =>
+      Promise.all(prompt.map((message) => userMessage(message, image)));
     const builtIn = builtInAgents<TaskRow>({
       userOf,
-      prompt: ({ prompt }, { image }) => Promise.all(prompt.map((message) => userMessage(message, image))),
+      prompt: promptOf,
       tools: box.tools,
       toolsOf: (row) => row.tools,
       stopWhen: stopsOf(options),
     });
-    const loaded = agent.file === null ? {} : await loadAgentFile(agent.file, { tools: box.tools, builtIn });
+    const loaded =
+      agent.file === null ? {} : await loadAgentFile(agent.file, { tools: box.tools, builtIn, promptOf });
     const agents: Record<string, Agent<TaskRow>> = { ...builtIn, ...loaded };
     let fallback = agent.default;
-    if (agent.module !== null) {
+    if (agent.module === null) refuseArguments(agent.config, 'agent.config');
+    else {
       fallback = agent.module;
       agents[fallback] = await loadAgent(agent.module, agent.config, {
         directory,
         tools: box.tools,
         builtIn,
+        promptOf,
       });
     }
     const chosen = agentsByName<TaskRow>({ agents, default: fallback, ...(warn && { warn }) });
     const check = (task: TaskRow) => {
       userOf(task);
-      checkOffered(task, box.tools);
+      const name = task.agentName ?? fallback;
+      const { tools } = findAgent(agents, name);
+      checkOffered(task, name, tools, box.tools);
+      for (const one of tools) if (task.tools?.includes(one.name) ?? true) one.check(task);
     };
     return { agent: chosen, check, close: box.close };
   } catch (error) {
@@ -106,16 +124,32 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
   }
 }
 
-/** Nothing is silently off: a tool that a row names must be offered. */
-function checkOffered({ tools = [] }: TaskRow, known: readonly Tool[]): void {
-  const missing = tools.filter((name) => !known.some((one) => one.name === name));
-  if (missing.length === 0) return;
-  const ready = missing.filter(isReadyTool);
-  const given = known.map((one) => one.name).join(', ') || 'none';
-  throw new ConfigError(
-    `a row offers the tool ${missing.join(', ')}, which the run does not have; it has ${given}` +
-      (ready.length > 0 ? `. Ready are ${ready.join(', ')}: name them in tools.names` : ''),
-  );
+/** Nothing is silently off: a tool that a row names, or has arguments for, must be offered by the agent that runs it. */
+function checkOffered(
+  { tools = [], toolsKwargs }: TaskRow,
+  agentName: string,
+  offered: readonly Tool[],
+  known: readonly Tool[],
+): void {
+  const isAmong = (list: readonly Tool[]) => (name: string) => list.some((one) => one.name === name);
+  const wanted = [...new Set([...tools, ...Object.keys(toolsKwargs)])];
+  const missing = wanted.filter((name) => !isAmong(known)(name) && !isAmong(offered)(name));
+  if (missing.length > 0) {
+    const ready = missing.filter(isReadyTool);
+    const given = known.map((one) => one.name).join(', ') || 'none';
+    const whose = tools.includes(missing[0]!) ? 'the row offers' : 'the row has tools_kwargs for';
+    throw new ConfigError(
+      `${whose} the tool ${missing.join(', ')}, which the run does not have; it has ${given}. Give tools.file ` +
+        '(verl: actor_rollout_ref.rollout.multi_turn.tool_config_path)' +
+        (ready.length > 0 ? `, or name ${ready.join(', ')} in tools.names: ready tools` : ''),
+    );
+  }
+  if (wanted.length > 0 && offered.length === 0) {
+    throw new ConfigError(
+      `the row is meant for the tool ${wanted.join(', ')}, but its agent, ${agentName}, offers no tools; set the ` +
+        "row's agent_name to tool_agent, or agent.default (verl: actor_rollout_ref.rollout.multi_turn.enable=true)",
+    );
+  }
 }
 
 function stopsOf({ agent, correct }: DescribedAgentOptions): Stop<TaskRow>[] {
@@ -125,6 +159,9 @@ function stopsOf({ agent, correct }: DescribedAgentOptions): Stop<TaskRow>[] {
   return [
     ...(agent.stopOnToolSuccess ? [toolSucceeded()] : []),
     ...(agent.stopOnCorrect && correct ? [isCorrect(correct)] : []),
+    ...agent.stopOnText.map(replySays),
+    ...(agent.stopOnRepetition === null ? [] : [repeatedReplies(agent.stopOnRepetition)]),
+    ...(agent.stopOnToolFailures === null ? [] : [failedToolCalls(agent.stopOnToolFailures)]),
   ];
 }
 
@@ -139,7 +176,8 @@ async function openTools(described: ToolsDescription, directory: string): Promis
   };
   try {
     if (described.file !== null) boxes.push(await loadToolFile(described.file, limits));
-    if (described.module !== null) boxes.push(await exportedTools(described.module, directory));
+    if (described.module !== null)
+      boxes.push(await loadToolModule(described.module, directory, 'tools.module'));
     boxes.push(await toolsFromConfig(described.list, { directory, source: 'tools.list', limits }));
     const given = boxes.flatMap((box) => box.tools.map((one) => one.name));
     // One that is only named may be a ready one.
@@ -165,15 +203,6 @@ function keepNamed(name: string): Keep {
 }
 
 const KEEP: readonly Keep[] = ['head', 'tail', 'both ends'];
-
-async function exportedTools(path: string, directory: string): Promise<ToolBox> {
-  const module = await loadModule(path, directory, 'tools.module');
-  const tools = Object.values(module)
-    .flat()
-    .filter((one): one is Tool => (one as Tool | null | undefined)?.kind === 'tool');
-  if (tools.length === 0) throw new ConfigError(`tools.module: ${path} exports no tool made by tool()`);
-  return { tools: [...new Set(tools)], close: async () => {} };
-}
 
 function namedTools(tools: readonly Tool[], names: readonly string[] | null): readonly Tool[] {
   if (names === null) return tools;

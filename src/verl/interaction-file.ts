@@ -109,7 +109,14 @@ export function interactionOf(
   kwargs: InteractionKwargs | undefined,
 ): { readonly interaction: Interaction; readonly kwargs: InteractionKwargs } | undefined {
   const names = Object.keys(interactions);
-  if (kwargs === undefined || names.length === 0) return undefined;
+  if (kwargs === undefined) return undefined;
+  if (names.length === 0) {
+    if (typeof kwargs.name !== 'string') return undefined;
+    throw new ConfigError(
+      `the row asks for the simulated user '${kwargs.name}', but the run has none; give users.file ` +
+        '(verl: actor_rollout_ref.rollout.multi_turn.interaction_config_path)',
+    );
+  }
   const name = kwargs.name ?? (names.length === 1 ? names[0] : undefined);
   if (typeof name !== 'string') {
     throw new ConfigError(

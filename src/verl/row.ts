@@ -15,7 +15,6 @@ export interface Reading {
 /** Types of the options that rows look at; the schema has checked them. */
 interface ReadOptions {
   readonly tasksPerStep: number;
-  readonly 'agent.config': Readonly<Record<string, unknown>>;
   readonly 'trainer.options': Readonly<Record<string, unknown>>;
 }
 
@@ -53,7 +52,7 @@ export interface VerlRow {
   read(value: unknown, context: ReadingContext): Reading;
 }
 
-interface About {
+export interface About {
   readonly note?: string;
   readonly values?: string;
   readonly samples?: readonly [unknown, unknown];
@@ -115,7 +114,13 @@ export function miniBatchSize(key: string, to: string, about: About = {}): VerlR
     to,
     number,
     [256, 64],
-    (size, { option }) => ({ [to]: Math.max(1, Math.ceil(option('tasksPerStep') / size)) }),
+    (size, { option }) => {
+      const tasks = option('tasksPerStep');
+      if (size >= 1 && tasks % size === 0) return { [to]: tasks / size };
+      throw new ConfigError(
+        `${key} is ${size}, which does not divide the ${tasks} tasks of a step (data.train_batch_size)`,
+      );
+    },
     {
       note: 'in tasks; here the number of updates: train_batch_size / ppo_mini_batch_size',
       late: true,

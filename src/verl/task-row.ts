@@ -1,6 +1,7 @@
 import type { DataRow } from '../dataset/source.ts';
 import type { ImageSource, TaskMessage, TaskPart, TaskRow } from '../dataset/task-row.ts';
 import { DatasetError } from '../errors.ts';
+import { valueAt } from '../lib/setting.ts';
 import type { ToolCall } from '../types.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -12,6 +13,8 @@ export interface TaskRowOptions {
   readonly imageKey?: string;
   /** A row without tool arguments is an error, unless it says otherwise itself (`extra_info.need_tools_kwargs`). */
   readonly needToolsKwargs?: boolean;
+  /** Column of numbers, in the row or in its `extra_info`; it may be dotted. */
+  readonly difficultyKey?: string | null;
 }
 
 /** Reads a row as verl's preparation scripts write it. Throws, naming the column, where it is not one. */
@@ -43,6 +46,7 @@ export function taskRow(row: DataRow, options: TaskRowOptions = {}): TaskRow {
     ...(agentName !== undefined && { agentName }),
     ...(tools && { tools }),
     ...(interactionKwargs && { interactionKwargs }),
+    ...(options.difficultyKey && { difficulty: readDifficulty(row, extraInfo, options.difficultyKey) }),
   };
 }
 
@@ -68,6 +72,14 @@ function names(value: unknown, column: string): readonly string[] | undefined {
   if (value === undefined || value === null) return undefined;
   if (Array.isArray(value) && value.every((name) => typeof name === 'string')) return value;
   return fail(column, 'is not a list of names', value);
+}
+
+function readDifficulty(row: DataRow, extraInfo: Fields, key: string): number {
+  const found = valueAt(row, key) ?? valueAt(extraInfo, key);
+  const number = typeof found === 'string' && found.trim() !== '' ? Number(found) : found;
+  if (typeof number === 'number' && Number.isFinite(number)) return number;
+  if (typeof number === 'bigint') return Number(number);
+  return fail(key, 'is no number, in the row or in extra_info, and the order needs one', found ?? null);
 }
 
 /** Parquet gives every row every tool's field; one that is null was not in this row. Some examples spell it tool_kwargs. */

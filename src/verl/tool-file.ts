@@ -12,12 +12,14 @@
  *     - class_name: "verl.tools.mcp_search_tool.MCPSearchTool"
  *       config: { type: mcp, rate_limit: 10, timeout: 30 }
  *       mcp: { mcp_servers_config_path: servers.json, tool_selected_list: [search] }
+ *     - a2a: { url: "https://…", skills: [search], timeout: 60 }   # the skills of an A2A agent
  */
 
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
+import { a2aTools } from '../agent/a2a.ts';
 import { type ClassTool, classTool, type ResultLimits } from '../agent/class-tool.ts';
 import { type McpServerConfig, mcpTools } from '../agent/mcp.ts';
 import { isReadyTool, READY_TOOLS } from '../agent/ready-tools.ts';
@@ -31,7 +33,8 @@ import {
 } from '../agent/tool.ts';
 import { ConfigError } from '../errors.ts';
 import { messageOf } from '../lib/error-message.ts';
-import { loadExport } from '../lib/load-export.ts';
+import { findNear, placesLookedAt } from '../lib/find-near.ts';
+import { loadExport, loadModule } from '../lib/load-export.ts';
 import type { ToolSchema } from '../types.ts';
 import { TOOL_CLASSES } from './tool-classes.ts';
 
@@ -51,6 +54,13 @@ const classEntry = z.strictObject({
       tool_selected_list: z.array(z.string()).nullish(),
     })
     .nullish(),
+});
+const a2aEntry = z.strictObject({
+  a2a: z.strictObject({
+    url: z.url(),
+    skills: z.array(z.string()).nullish(),
+    timeout: z.number().positive().nullish(),
+  }),
 });
 const serverEntry = z.union([
   z.looseObject({
@@ -88,6 +98,14 @@ export async function loadToolFile(path: string, limits: ResultLimits = {}): Pro
   return toolsFromConfig(list, { directory: dirname(resolve(path)), source: path, limits });
 }
 
+/** Every tool that a module exports, alone or in a list. */
+export async function loadToolModule(path: string, directory: string, where: string): Promise<ToolBox> {
+  const module = await loadModule(path, directory, where);
+  const tools = Object.values(module).flat().filter(isTool);
+  if (tools.length === 0) throw new ConfigError(`${where}: ${path} exports no tool made by tool()`);
+  return boxOf([...new Set(tools)]);
+}
+
 /** The entries of such a list, wherever it is. Modules are relative to `directory`. */
 export async function toolsFromConfig(
   list: readonly unknown[],
@@ -109,8 +127,9 @@ export async function toolsFromConfig(
 
   async function fromEntry(entry: unknown, index: number): Promise<ToolBox> {
     const where = `${source}, tools[${index}]`;
-    const isClass = typeof entry === 'object' && entry !== null && 'class_name' in entry;
-    if (!isClass) {
+    const has = (key: string) => typeof entry === 'object' && entry !== null && key in entry;
+    if (has('a2a')) return fromA2aEntry(read(a2aEntry, entry, where), limits);
+    if (!has('class_name')) {
       return boxOf(await fromShortEntry(read(shortEntry, entry, where), where, directory, limits));
     }
     const known = read(classEntry, entry, where);
@@ -129,9 +148,10 @@ async function fromMcpEntry(
 ): Promise<ToolBox> {
   if (!mcp)
     throw new ConfigError(`${where}: config.type is mcp, but there is no \`mcp.mcp_servers_config_path\``);
-  const path = resolve(directory, mcp.mcp_servers_config_path);
+  const path = findNear(mcp.mcp_servers_config_path, directory);
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw new ConfigError(`${where}: there is no MCP server file ${path}`, { cause });
+    const places = placesLookedAt(mcp.mcp_servers_config_path, directory);
+    throw new ConfigError(`${where}: there is no MCP server file ${places}`, { cause });
   });
   const { mcpServers } = read(serverFile, parse(text), path);
   return mcpTools({
@@ -140,6 +160,18 @@ async function fromMcpEntry(
     ...(mcp.tool_selected_list && { names: mcp.tool_selected_list }),
     ...(config?.rate_limit !== undefined && { callsPerSecond: Number(config.rate_limit) }),
     ...(config?.timeout !== undefined && { timeoutMs: 1000 * Number(config.timeout) }),
+  });
+}
+
+function fromA2aEntry(
+  { a2a: { url, skills, timeout } }: z.output<typeof a2aEntry>,
+  limits: ResultLimits,
+): Promise<ToolBox> {
+  return a2aTools({
+    ...limits,
+    url,
+    ...(skills && { names: skills }),
+    ...(timeout && { timeoutMs: 1000 * timeout }),
   });
 }
 
@@ -175,7 +207,7 @@ async function fromClassEntry(
   }
   const last = name.split('.').at(-1)!;
   if (Object.hasOwn(TOOL_CLASSES, last)) {
-    return [await TOOL_CLASSES[last]!(config ?? {}, schema ?? undefined, limits)];
+    return [await TOOL_CLASSES[last]!(config ?? {}, schema ?? undefined, limits, directory)];
   }
   throw new ConfigError(
     `${where}: class_name '${name}' is a Python class that has no counterpart here. Write the tool in TypeScript and ` +
@@ -199,7 +231,7 @@ async function fromShortEntry(
   }
   const isOnlyNamed = description === undefined && given === undefined;
   if (isReadyTool(name)) {
-    return [await READY_TOOLS[name](config ?? {}, isOnlyNamed ? undefined : schema, limits)];
+    return [await READY_TOOLS[name](config ?? {}, isOnlyNamed ? undefined : schema, limits, directory)];
   }
   throw new ConfigError(
     `${where}: nothing runs the tool '${name}'; add \`module: path.ts#Export\`. Ready by name are ${Object.keys(READY_TOOLS).join(', ')}`,

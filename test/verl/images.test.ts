@@ -19,6 +19,9 @@ const AGENT = {
   config: {},
   stopOnToolSuccess: false,
   stopOnCorrect: false,
+  stopOnText: [],
+  stopOnRepetition: null,
+  stopOnToolFailures: null,
 };
 const TOOLS = { file: null, module: null, names: null, list: [], charactersPerResult: null, keep: 'tail' };
 

@@ -52,6 +52,7 @@ async function play<T extends Task>(
 const DESCRIBED: RewardsDescription = {
   module: null,
   name: 'compute_score',
+  over: 'trajectory',
   config: {},
   concurrency: 2,
   timeoutSeconds: 30,
@@ -59,7 +60,13 @@ const DESCRIBED: RewardsDescription = {
   model: { url: null, name: '' },
   sandbox: { url: null, concurrency: 64, memoryMiB: 1024 },
   shaping: {
-    ...{ enabled: false, toolCallSuccess: 0.1, validReasoning: 0.05, invalidToolCall: -0.1 },
+    ...{
+      enabled: false,
+      per: 'trajectory',
+      toolCallSuccess: 0.1,
+      validReasoning: 0.05,
+      invalidToolCall: -0.1,
+    },
     ...{ maxTurnsExceeded: -0.5, redundantToolCall: -0.05, toolFormat: 0 },
   },
 };
@@ -420,9 +427,9 @@ describe('K7 default scorers', () => {
     expect(() => check(row({ dataSource: 'openai/gsm8', groundTruth: '7' }))).toThrow(
       "'openai/gsm8'; did you mean openai/gsm8k?",
     );
-    expect(() => check(row({ groundTruth: '7' }))).toThrow('a row has no data_source');
+    expect(() => check(row({ groundTruth: '7' }))).toThrow('the row has no data_source');
     expect(() => check(row({ dataSource: 'openai/gsm8k' }))).toThrow(
-      'a row of openai/gsm8k has no reward_model.ground_truth',
+      'the row of openai/gsm8k has no reward_model.ground_truth',
     );
     await expect(open({ name: 'exact_mach' })).rejects.toThrow(
       "no ready reward 'exact_mach'; did you mean exact_match?",

@@ -2,6 +2,7 @@
  * Tools that tell a model how good its answer is: verl's `Gsm8kTool` and `Geo3kTool`. The right answer comes with
  * the row (`tools_kwargs.NAME.create_kwargs.ground_truth`). A call that does not improve on the last one costs 0.05.
  */
+import { ConfigError } from '../../errors.ts';
 import { isSameNumber } from '../../lib/answers.ts';
 import { mathsEqual } from '../../lib/maths/maths-equal.ts';
 import type { ToolSchema } from '../../types.ts';
@@ -25,20 +26,28 @@ export const GSM8K_SCHEMA = answerSchema('calc_gsm8k_reward', 'gsm8k');
 export const GEO3K_SCHEMA = answerSchema('calc_geo3k_reward', 'geo3k');
 
 export function gsm8kTool(schema = GSM8K_SCHEMA, limits: ResultLimits = {}): Tool {
-  return classTool(answerTool(isSameNumber), schema, limits);
+  return classTool(answerTool(schema.function.name, isSameNumber), schema, limits);
 }
 
 export function geo3kTool(schema = GEO3K_SCHEMA, limits: ResultLimits = {}): Tool {
-  return classTool(answerTool(mathsEqual), schema, limits);
+  return classTool(answerTool(schema.function.name, mathsEqual), schema, limits);
 }
 
 const PENALTY = -0.05;
 
-function answerTool(isRight: (answer: string, truth: string) => boolean): ClassTool {
+function answerTool(name: string, isRight: (answer: string, truth: string) => boolean): ClassTool {
   const instances = new Map<string, { readonly truth: string; reward: number }>();
+  const truthOf = ({ ground_truth: truth }: Readonly<Record<string, unknown>>): string => {
+    if (truth !== undefined && truth !== null) return String(truth);
+    throw new ConfigError(
+      `the tool ${name} compares answers with extra_info.tools_kwargs.${name}.create_kwargs.ground_truth, which the row ` +
+        "does not have; give it, or leave the tool out of the row's column tools",
+    );
+  };
   return {
-    create: (id, { ground_truth: truth }) => {
-      instances.set(id, { truth: String(truth ?? ''), reward: 0 });
+    check: truthOf,
+    create: (id, kwargs) => {
+      instances.set(id, { truth: truthOf(kwargs), reward: 0 });
     },
     execute: (id, { answer }) => {
       const instance = instances.get(id)!;

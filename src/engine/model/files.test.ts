@@ -13,7 +13,7 @@ import {
   readWeights,
 } from './files.ts';
 import { inspectModel } from './inspect.ts';
-import { activationBytes, checkMemory, trainerBytes } from './memory.ts';
+import { activationBytes, checkMemory, secondsPerThousandTokens, trainerBytes } from './memory.ts';
 import { countParameters, weightElements, weightSpecs } from './weights.ts';
 
 const GOLDEN = 'test/golden/engine';
@@ -176,7 +176,12 @@ test('a model that cannot fit is refused with the figures', () => {
   // 0.61 billion parameters or more, six floats each
   expect(trainerBytes(config, 'all')).toBeGreaterThan(6 * 4 * 150_000 * 4096);
   expect(activationBytes(config, true)).toBeLessThan(activationBytes(config, false));
-  expect(() => checkMemory('DIR', 14.9e9, 4e9, 'the wasm heap')).toThrow(
-    'DIR needs about 14.9 GB, and the wasm heap offers 4.0 GB',
+  const where = 'the wasm heap';
+  expect(() => checkMemory('DIR', { needed: 14.9e9, available: 4e9, where, seconds: 23.4 })).toThrow(
+    /DIR on the CPU needs about 14.9 GB, and the wasm heap offers 4.0 GB; 1000 tokens would take about 23 s.*torch/,
   );
+  // 6 × 0.63 billion × 1000 operations at 80 GFLOP/s
+  const seconds = secondsPerThousandTokens(config, 1);
+  expect(seconds).toBeGreaterThan((6 * 150_000 * 4096 * 1000) / 80e9);
+  expect(secondsPerThousandTokens(config, 2)).toBeCloseTo(seconds / 2);
 });

@@ -17,11 +17,29 @@ export function activationBytes(config: ModelConfig, recompute: boolean): number
   return 4 * (recompute ? layers * hidden + perLayer : layers * perLayer);
 }
 
-/** Refuses a model that cannot fit, with the figures. */
-export function checkMemory(model: string, needed: number, available: number, where: string): void {
+/** What a core of a common server does in these kernels (docs/benchmarks.md). */
+const FLOPS_PER_CORE = 80e9;
+
+/** Seconds that forward and backward of 1000 tokens take on a number of cores: six operations a parameter and token. */
+export function secondsPerThousandTokens(config: ModelConfig, cores: number): number {
+  return (6 * countParameters(config) * 1000) / (FLOPS_PER_CORE * cores);
+}
+
+/** Refuses to train a model that cannot fit, with the figures. */
+export function checkMemory(
+  model: string,
+  {
+    needed,
+    available,
+    where,
+    seconds,
+  }: { needed: number; available: number; where: string; seconds: number },
+): void {
   if (needed <= available) return;
   throw new ConfigError(
-    `${model} needs about ${gigabytes(needed)} GB, and ${where} offers ${gigabytes(available)} GB`,
+    `training ${model} on the CPU needs about ${gigabytes(needed)} GB, and ${where} offers ${gigabytes(available)} GB; ` +
+      `1000 tokens would take about ${seconds.toPrecision(2)} s. Use a smaller model, lora, or the PyTorch trainer on GPUs: ` +
+      'trainer.name=torch (docs/torch.md)',
   );
 }
 

@@ -3,14 +3,14 @@
  * trainer's worker wraps it (trainer-worker.ts); tests and benches may use it directly.
  */
 
-import { freemem } from 'node:os';
+import { availableParallelism, freemem } from 'node:os';
 import { ConfigError, TrainerError } from '../../errors.ts';
 import type { AdamOptions, AdapterWeights, Gradients, Output, Outputs, Row } from '../../training/trainer.ts';
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { Decoder } from '../model/decoder.ts';
 import { readModelConfig, readWeights } from '../model/files.ts';
-import { activationBytes, checkMemory, trainerBytes } from '../model/memory.ts';
+import { activationBytes, checkMemory, secondsPerThousandTokens, trainerBytes } from '../model/memory.ts';
 import { PackedMatrix, type Parameter, ParameterStore } from '../model/parameters.ts';
 import { weightSpecs } from '../model/weights.ts';
 import { Arena, ArenaScope } from './arena.ts';
@@ -263,7 +263,9 @@ export class TrainingEngine {
     const needed = trainerBytes(this.config, trained) + tokens * activationBytes(this.config, recompute);
     const { maximumBytes, kind } = this.kernels;
     const available = kind === 'wasm' ? maximumBytes : Math.min(maximumBytes, freemem());
-    checkMemory(model, needed, available, kind === 'wasm' ? 'the wasm heap' : 'this machine');
+    const where = kind === 'wasm' ? 'the wasm heap' : 'this machine';
+    const seconds = secondsPerThousandTokens(this.config, availableParallelism());
+    checkMemory(model, { needed, available, where, seconds });
   }
 
   #checkRun(rows: readonly Row[], { temperature, outputs }: RunOptions): void {

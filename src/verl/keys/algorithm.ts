@@ -2,7 +2,7 @@ import { ConfigError } from '../../errors.ts';
 import { flag, number, orNull, text } from '../../lib/setting.ts';
 import { anything, means, notYet, numbers, same, shown, type VerlRow, word } from '../row.ts';
 import { chosenLoss, ESTIMATORS, LOSS_TYPES } from './algorithm-words.ts';
-import { asList, KL_ESTIMATORS } from './words.ts';
+import { asList, KL_ESTIMATORS, oneOrMore } from './words.ts';
 
 const bounds = (value: unknown): { low: number; high: number } => {
   const [first, second] = String(value).split('_').map(Number);
@@ -110,7 +110,7 @@ export const ALGORITHM_KEYS: readonly VerlRow[] = [
   means(
     'algorithm.gdpo_reward_keys',
     'algorithm.gdpo.weights',
-    anything,
+    oneOrMore,
     [['a'], ['a', 'b']],
     (keys) => ({
       'algorithm.gdpo.weights': Object.fromEntries(asList(keys).map((key) => [partOf(key), 1])),

@@ -1,12 +1,12 @@
-import { flag, number, text } from '../../lib/setting.ts';
-import { always, anything, means, noEffect, notYet, same, type VerlRow, word } from '../row.ts';
-import { asList, NO_LIMIT } from './words.ts';
+import { flag, number } from '../../lib/setting.ts';
+import { always, means, noEffect, notYet, same, type VerlRow, word } from '../row.ts';
+import { asList, NO_LIMIT, oneOrMore } from './words.ts';
 
 export const DATA_KEYS: readonly VerlRow[] = [
   means(
     'data.train_files',
     'tasks.files',
-    anything,
+    oneOrMore,
     ['a.parquet', ['a.parquet', 'b.parquet']],
     (value) => ({ 'tasks.files': asList(value) }),
     { values: 'a path or a list of paths' },
@@ -14,7 +14,7 @@ export const DATA_KEYS: readonly VerlRow[] = [
   means(
     'data.val_files',
     'validation.files',
-    anything,
+    oneOrMore,
     ['a.parquet', ['a.parquet', 'b.parquet']],
     (value) => ({ 'validation.files': asList(value) }),
     { values: 'a path or a list of paths' },
@@ -75,21 +75,18 @@ export const DATA_KEYS: readonly VerlRow[] = [
   same('data.sampler.column', 'order.column', ['difficulty', 'level'], {
     note: 'ours: verl has a sampler class instead',
   }),
-  means(
+  word(
     'data.sampler.class_name',
-    ['order.kind'],
-    text,
-    ['RandomCurriculumSampler', 'EasyToHardSampler'],
-    (name) => ({
-      'order.kind': /random/i.test(name)
-        ? 'shuffle'
-        : /zone/i.test(name)
-          ? 'zone'
-          : /difficulty/i.test(name)
-            ? 'difficulty'
-            : 'easy-to-hard',
-    }),
-    { note: 'the curriculum script: easy tasks first, by measured success; its name decides' },
+    'order.kind',
+    {
+      RandomCurriculumSampler: 'shuffle',
+      EasyToHardSampler: 'easy-to-hard',
+      DifficultySampler: 'difficulty',
+      ZoneSampler: 'zone',
+    },
+    {
+      note: "verl's RandomCurriculumSampler draws at random and learns nothing from results; for a curriculum choose one of the others, which are ours",
+    },
   ),
   noEffect(
     'data.sampler.class_path',

@@ -1,10 +1,13 @@
 import { number, text } from '../../lib/setting.ts';
-import { always, anything, means, noEffect, notYet, same, shown, type VerlRow } from '../row.ts';
+import { anything, means, noEffect, notYet, same, shown, type VerlRow } from '../row.ts';
 
 const SHAPING = 'rewards.shaping';
 
 export const REWARD_KEYS: readonly VerlRow[] = [
   same('reward_shaping.enable', `${SHAPING}.enabled`, [true, false]),
+  same('reward_shaping.per', `${SHAPING}.per`, ['trajectory', 'turn'], {
+    note: 'ours: whether intermediate rewards are given once or for each turn',
+  }),
   same('reward_shaping.intermediate_rewards.tool_call_success', `${SHAPING}.toolCallSuccess`, [0.1, 0.2]),
   same('reward_shaping.intermediate_rewards.valid_reasoning', `${SHAPING}.validReasoning`, [0.05, 0.1]),
   same('reward_shaping.penalties.invalid_tool_call', `${SHAPING}.invalidToolCall`, [-0.1, -0.2]),
@@ -30,16 +33,26 @@ export const REWARD_KEYS: readonly VerlRow[] = [
     same(`${prefix}.path`, 'rewards.module', ['reward.ts', 'other.ts'], {
       note: 'a module in TypeScript or JavaScript',
     }),
-    same(`${prefix}.name`, 'rewards.name', ['compute_score', 'score']),
+    means(
+      `${prefix}.name`,
+      ['rewards.name', 'rewards.over'],
+      text,
+      ['compute_score', 'compute_reward'],
+      (name) => ({
+        'rewards.name': name,
+        ...(name === 'compute_reward' && { 'rewards.over': 'batch' }),
+      }),
+      { note: 'compute_reward(data) is given all trajectories of a step; any other name is a compute_score' },
+    ),
     same(`${prefix}.reward_kwargs`, 'rewards.config', [{ a: 1 }, { a: 2 }], { values: 'a mapping' }),
   ]),
   ...['reward_model.reward_manager', 'reward.reward_manager.name', 'reward_manager'].map((key) =>
     means(
       key,
-      'algorithm.overlong.enabled',
+      ['algorithm.overlong.enabled', 'rewards.name', 'rewards.over'],
       text,
       ['naive', 'dapo'],
-      (name) => {
+      (name, { option }) => {
         if (name === 'naive')
           return { note: `${key}=naive: always so here; each trajectory is scored as it ends` };
         if (name === 'rate_limited')
@@ -49,9 +62,16 @@ export const REWARD_KEYS: readonly VerlRow[] = [
           return { note: `${key}=gdpo: always so here; every number that compute_score gives has a name` };
         if (name === 'remote')
           return { note: `${key}=remote: always so here; rewards run in separate worker threads` };
-        return { refuse: `${key}=${shown(name)}: not yet: write a reward in TypeScript` };
+        if (option('rewards.module') !== null) return { 'rewards.name': name, 'rewards.over': 'batch' };
+        return {
+          refuse: `${key}=${shown(name)}: not yet: write a reward in TypeScript, export it as ${name}(data), and give its module: custom_reward_function.path=FILE.ts`,
+        };
       },
-      { values: 'naive, dapo, gdpo, rate_limited, remote' },
+      {
+        values: 'naive, dapo, gdpo, rate_limited, remote, or an export of custom_reward_function.path',
+        note: 'an export is called as NAME(data) with all trajectories of a step',
+        late: true,
+      },
     ),
   ),
   ...[
@@ -98,9 +118,22 @@ export const REWARD_KEYS: readonly VerlRow[] = [
   ...['enable_resource_pool', 'n_gpus_per_node', 'nnodes', 'rollout.*'].map((rest) =>
     noEffect(`reward.reward_model.${rest}`, "the reward model's server has its own machine", [null, 1]),
   ),
-  always('reward.reward_manager.source', 'register', 'importlib', 'write a reward in TypeScript'),
-  notYet('reward.reward_manager.module.path', null, 'manager.py', 'write a reward in TypeScript'),
-  notYet('reward.reward_manager.module.name', null, 'Manager', 'write a reward in TypeScript'),
+  noEffect(
+    'reward.reward_manager.source',
+    'reward.reward_manager.name is a ready manager, or an export of the module that is given',
+    ['register', 'importlib'],
+  ),
+  same('reward.reward_manager.module.path', 'rewards.module', ['manager.ts', 'other.ts'], {
+    note: 'a module in TypeScript or JavaScript',
+  }),
+  means(
+    'reward.reward_manager.module.name',
+    ['rewards.name', 'rewards.over'],
+    text,
+    ['my_task', 'other'],
+    (name) => ({ 'rewards.name': name, 'rewards.over': 'batch' }),
+    { note: 'called as NAME(data) with all trajectories of a step' },
+  ),
   noEffect('reward_model.launch_reward_fn_async', 'rewards always run beside the rollout', [true, false]),
   ...['reward_model.sandbox_fusion', 'reward.sandbox_fusion'].flatMap((prefix) => [
     same(`${prefix}.url`, 'rewards.sandbox.url', [null, 'http://localhost:8080/run_code']),

@@ -2,6 +2,7 @@ import { ConfigError } from '../../errors.ts';
 import { ENGINES } from '../../inference/engines.ts';
 import { flag, number, orNull, text } from '../../lib/setting.ts';
 import { always, anything, means, noEffect, notYet, same, shown, type VerlRow, word } from '../row.ts';
+import { AGENT_ARGUMENTS } from './agent-arguments.ts';
 import { NEEDS_SERVER_FLAG, orNoLimit } from './words.ts';
 
 const LOG_LEVELS = {
@@ -147,30 +148,7 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     ['examples.sglang_multiturn.gsm8k_toolcall_shaping.agent_loop.GSM8KToolAgentLoop', 'path.to.MyAgentLoop'],
     { values: 'path.ts#export, or the class name of a built-in agent' },
   ),
-  means(
-    'actor_rollout_ref.rollout.agent_loop_config.max_turns',
-    'limits.turns',
-    orNull(number),
-    [10, 5],
-    (turns) => ({ 'limits.turns': orNoLimit(turns) }),
-  ),
-  same(
-    'actor_rollout_ref.rollout.agent_loop_config.tools',
-    'tools.names',
-    [['calculator'], ['calculator', 'search']],
-    { values: 'a list of names' },
-  ),
-  same('actor_rollout_ref.rollout.agent_loop_config.stop_on_correct', 'agent.stopOnCorrect', [true, false]),
-  means(
-    'actor_rollout_ref.rollout.agent_loop_config.*',
-    'agent.config',
-    anything,
-    [1, 2],
-    (value, { key, option }) => ({
-      'agent.config': { ...option('agent.config'), [key]: value },
-    }),
-    { note: 'any other argument of the agent', values: 'any', late: true },
-  ),
+  ...AGENT_ARGUMENTS,
   same('actor_rollout_ref.rollout.agent.default_agent_loop', 'agent.default', [
     'tool_agent',
     'single_turn_agent',

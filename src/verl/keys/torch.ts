@@ -1,16 +1,7 @@
 import type { z } from 'zod';
 import { flag, number, text } from '../../lib/setting.ts';
-import {
-  anything,
-  means,
-  noEffect,
-  notYet,
-  type Reading,
-  type ReadingContext,
-  shown,
-  type VerlRow,
-} from '../row.ts';
-import { asList, NEEDS_GPU_TRAINER, NO_LIMIT } from './words.ts';
+import { means, noEffect, notYet, type Reading, type ReadingContext, shown, type VerlRow } from '../row.ts';
+import { asList, NEEDS_GPU_TRAINER, NO_LIMIT, oneOrMore } from './words.ts';
 
 /** Keys about how a model is trained on GPUs. They act where `trainer.name` is torch; `actor.strategy` chooses it. */
 
@@ -235,7 +226,7 @@ export const TORCH_KEYS: readonly VerlRow[] = [
     { late: true, note: '0: all weights are trained' },
   ),
   ofLora('lora_alpha', 'alpha', number, [16, 32], (alpha) => alpha),
-  ofLora('target_modules', 'targets', anything, [['q_proj', 'v_proj'], ['q_proj']], asList),
+  ofLora('target_modules', 'targets', oneOrMore, [['q_proj', 'v_proj'], ['q_proj']], asList),
 ];
 
 /** A key of LoRA means nothing where there is no rank. */

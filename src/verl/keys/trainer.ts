@@ -1,7 +1,7 @@
 import { flag, number, orNull, text } from '../../lib/setting.ts';
-import { anything, means, miniBatchSize, noEffect, notYet, same, shown, type VerlRow } from '../row.ts';
+import { means, miniBatchSize, noEffect, notYet, same, shown, type VerlRow } from '../row.ts';
 import { MODE_KEYS } from './modes.ts';
-import { asList, NO_LIMIT, NO_RAY } from './words.ts';
+import { asList, NO_LIMIT, NO_RAY, oneOrMore } from './words.ts';
 
 /** verl: −1 and 0 are never; here 0 is never. */
 const every = (value: number | null) => (value === null || value < 0 ? 0 : value);
@@ -32,7 +32,7 @@ export const TRAINER_KEYS: readonly VerlRow[] = [
   means(
     'trainer.logger',
     'loggers',
-    anything,
+    oneOrMore,
     [['console', 'wandb'], 'console'],
     (value) => ({ loggers: asList(value) }),
     { values: 'console, wandb, mlflow, tensorboard, file' },

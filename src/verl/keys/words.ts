@@ -1,3 +1,6 @@
+import { z } from 'zod';
+import { kind } from '../../lib/setting.ts';
+
 /** What a key without effect would need. */
 export const NEEDS_GPU_TRAINER = 'it needs a trainer on GPUs: trainer.name=torch (docs/torch.md)';
 export const NEEDS_SERVER_FLAG =
@@ -9,8 +12,12 @@ export const NO_LIMIT = 1_000_000;
 export const orNoLimit = (value: number | null) => (value === null || value === 0 ? NO_LIMIT : value);
 
 /** verl takes one name or a list of them. */
-export const asList = (value: unknown): readonly string[] =>
-  Array.isArray(value) ? value.map(String) : [String(value)];
+export const oneOrMore = kind(
+  z.union([z.string(), z.array(z.string()).readonly()]),
+  'use one name, or a list of names',
+);
+export const asList = (value: z.output<typeof oneOrMore>): readonly string[] =>
+  typeof value === 'string' ? [value] : value;
 
 export const KL_ESTIMATORS = {
   low_var_kl: 'k3',
