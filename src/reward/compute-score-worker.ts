@@ -1,13 +1,12 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { messageOf } from '../lib/error-message.ts';
 import { loadModule } from '../lib/load-export.ts';
-import type { Gives } from './compute-score.ts';
 
 const { path, name, directory, gives } = workerData as {
   path: string;
   name: string;
   directory: string;
-  gives: Gives;
+  gives: 'score' | 'numbers';
 };
 const module = loadModule(path, directory, 'rewards.module');
 
