@@ -8,6 +8,7 @@
  *                               └─► Group
  */
 import { setMaxListeners } from 'node:events';
+import { ENDPOINT_RULES } from './agent/endpoint.ts';
 import { type Clock, realClock } from './lib/clock.ts';
 import { type Semaphore, semaphore } from './lib/semaphore.ts';
 import type { GroupRequest, GroupRollout } from './modes/group-source.ts';
@@ -18,18 +19,24 @@ import { renderedOnce } from './rollout/first-prompt.ts';
 import type { RolloutOptions, SharedOptions } from './rollout/options.ts';
 import { countProgress, type Progress } from './rollout/progress.ts';
 import { checkOwnScores, type Scoring, scoreBatch, scoreGroup } from './rollout/score.ts';
+import { openDoor } from './serve/endpoint/door.ts';
 import type { Group, Scored, Task } from './types.ts';
 
 /** Groups in the order of `tasks`, attempts in order. Failed attempts are in their groups, without a reward. */
 export async function rollout<T = Task>(options: RolloutOptions<T>): Promise<Group<T>[]> {
   const { tasks, attempts, step } = options;
-  const rolling = new Rollout(options);
+  const door = options.door ? undefined : openDoor(ENDPOINT_RULES);
+  const rolling = new Rollout({ ...options, door: options.door ?? door });
   rolling.begin(step, tasks.length * attempts);
-  const groups = await Promise.all(
-    tasks.map(({ index, task }) => rolling.attemptAll({ index, task, step, firstAttempt: 0, attempts })),
-  );
-  rolling.throwIfTooManyFailed();
-  return rolling.scoreBatch(groups);
+  try {
+    const groups = await Promise.all(
+      tasks.map(({ index, task }) => rolling.attemptAll({ index, task, step, firstAttempt: 0, attempts })),
+    );
+    rolling.throwIfTooManyFailed();
+    return await rolling.scoreBatch(groups);
+  } finally {
+    await door?.close();
+  }
 }
 
 /** One group to roll out; without `wanted`, all its attempts are kept. */

@@ -95,7 +95,15 @@ export interface Segment {
   readonly versions: Int32Array;
   readonly turns: Int32Array;
   readonly images: readonly { readonly at: number; readonly image: ImageRef }[];
+  /** Name of the agent that spoke here, where a trajectory has several. */
+  readonly agent?: string;
 }
+
+/**
+ * Why a reply is not trained: it was sampled with options other than the run's, nobody received it or it was asked for
+ * again, its agent is not one of those that are trained, or the agent excluded it.
+ */
+export type Untrained = 'sampling' | 'abandoned' | 'agent' | 'excluded';
 
 /** How a trajectory ended, and with it whether it is retried, scored and trained (docs/architecture.md). */
 export type End =
@@ -133,6 +141,8 @@ export interface Turn {
   readonly problems: readonly Problem[];
   /** Step reward of the turn itself (an interaction's score, an agent's own credit). */
   readonly reward?: number;
+  /** Why its reply is not trained; absent if it is. */
+  readonly untrained?: Untrained;
 }
 
 /** A conversation of a trajectory: its messages from `start` up to `end`. A sub-agent holds another one. */
@@ -153,6 +163,15 @@ export interface Span {
   readonly start: number;
   readonly end: number;
   readonly attributes?: Readonly<Record<string, string | number | boolean>>;
+}
+
+/** How often a trajectory's endpoint was used, and what it did not obey. */
+export interface EndpointUse {
+  readonly requests: number;
+  /** Requests whose sampling options were replaced by the run's. */
+  readonly forcedSampling: number;
+  /** Fields of requests that had no effect, by name. */
+  readonly ignoredFields: Readonly<Record<string, number>>;
 }
 
 /** One attempt at a task. */
@@ -179,6 +198,8 @@ export interface Trajectory<T = Task> {
   readonly extra: Readonly<Record<string, unknown>>;
   /** Set by the agent itself (`context.reward`), instead of by reward functions. */
   readonly ownReward?: number;
+  /** How the agent's clients used its endpoint; absent if it had none. */
+  readonly endpoint?: EndpointUse;
 }
 
 /** A trajectory with its rewards by name; `reward` is their weighted sum, undefined if it was not scored. */

@@ -2,6 +2,7 @@ import type { Chat, ChatStart, ReplyHandle } from '../chat/chat.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { Span, Task, Trajectory } from '../types.ts';
+import type { Endpoint, EndpointOptions } from './endpoint.ts';
 import type { Limits } from './limits.ts';
 import { checkToolNames, type Tool } from './tool.ts';
 
@@ -22,6 +23,8 @@ export interface AgentContext<T = Task> {
   readonly taskIndex: number;
   readonly attempt: number;
   readonly model: Model;
+  /** The model behind a URL, for clients and programs that know nothing else; closed when the trajectory ends. */
+  endpoint(options?: EndpointOptions): Promise<Endpoint>;
   /** The agent's tools; pass them to `model.chat`. */
   readonly tools: readonly Tool[];
   /** What the trajectory may use; it ends when a limit is reached. */

@@ -1,4 +1,10 @@
-import type { Prompt, ReplySampler, SampledReply, SampleOptions } from '../chat/reply-sampler.ts';
+import type {
+  Prompt,
+  ReplySampler,
+  SampledReply,
+  SampleOptions,
+  SamplerOptions,
+} from '../chat/reply-sampler.ts';
 import { EngineError } from '../errors.ts';
 import type { GenerateResult, InferenceServer } from '../inference/server.ts';
 import type { Clock } from '../lib/clock.ts';
@@ -27,7 +33,27 @@ export interface RepliesSetting extends ToolSetting {
   readonly budget: Budget;
   readonly ending: Ending;
   readonly spans: Spans;
+  /** Names of the agents whose replies are trained; undefined: all. */
+  readonly train?: readonly string[] | undefined;
 }
+
+/** A chat of the trajectory: its number, and the agent that speaks in it. */
+interface ChatPlace {
+  readonly chat: number;
+  readonly agent: string | undefined;
+}
+
+interface Asked {
+  readonly chat: number;
+  readonly turn: number;
+  readonly prompt: Prompt;
+  readonly own: Partial<Sampling> & { readonly maxTokens: number };
+  readonly signal: AbortSignal;
+  readonly onTokens: SamplerOptions['onTokens'];
+}
+
+/** The agent of a chat that names none. */
+export const MAIN_AGENT = 'main';
 
 /** A shorter wait for a server is not shown as a span. */
 const SHOWN_WAIT_MS = 1;
@@ -76,15 +102,15 @@ export class Replies {
     return this.#failure ?? (this.isAsking ? 'the server gave no answer until time was up' : undefined);
   }
 
-  /** The sampler of the trajectory's chat of this number. */
-  of(chat: number, tools: readonly Tool[]): ReplySampler {
+  /** The sampler of one of the trajectory's chats. */
+  of(place: ChatPlace, tools: readonly Tool[]): ReplySampler {
     const { budget } = this.#setting;
     let replies = 0;
     const checkRoom = (turn: number) => budget.checkObeyed(turn, replies);
     return {
       sample: async (prompt, options) => {
         const turn = budget.beginTurn(replies);
-        const reply = await this.#sample(chat, turn, prompt, options);
+        const reply = await this.#sample(place, turn, prompt, options);
         replies++;
         return reply;
       },
@@ -93,9 +119,15 @@ export class Replies {
     };
   }
 
-  async #sample(chat: number, turn: number, prompt: Prompt, options: SampleOptions): Promise<SampledReply> {
+  async #sample(
+    { chat, agent }: ChatPlace,
+    turn: number,
+    prompt: Prompt,
+    options: SamplerOptions,
+  ): Promise<SampledReply> {
     const { budget, limits, clock, ending, spans } = this.#setting;
-    const { trained = true, maxTokens, ...own } = given(options);
+    const { trained = true, maxTokens, signal, onTokens, ...own } = given(options);
+    signal?.throwIfAborted();
     const reserved = budget.reserve(turn, prompt, maxTokens);
     const cancelTimer = clock.timer(limits.secondsPerReply * 1000, () =>
       ending.finish({ kind: 'truncated', why: 'time' }),
@@ -104,11 +136,17 @@ export class Replies {
     let result: GenerateResult | undefined;
     this.#asking++;
     try {
-      result = await this.#generate(chat, turn, prompt, { ...own, maxTokens: reserved.tokens });
-      this.#lastTurn = turn;
+      result = await this.#generate({
+        ...{ chat, turn, prompt, onTokens },
+        own: { ...own, maxTokens: reserved.tokens },
+        signal: signal ? AbortSignal.any([ending.signal, signal]) : ending.signal,
+      });
+      const untrained = this.#untrained(own, trained, agent, signal);
+      if (untrained !== 'abandoned') this.#lastTurn = turn;
       this.#chats.set(turn, chat);
-      return { ...result, turn, trained: trained && this.#isPolicy(own) };
+      return { ...result, turn, untrained };
     } catch (error) {
+      if (signal?.aborted && !ending.signal.aborted) throw signal.reason; // the reply was given up, not the trajectory
       if (error instanceof EngineError) this.#failure = messageOf(error);
       ending.signal.throwIfAborted();
       return ending.stop({ kind: 'failed', boundary: 'infrastructure', message: messageOf(error) });
@@ -120,8 +158,8 @@ export class Replies {
     }
   }
 
-  #generate(chat: number, turn: number, prompt: Prompt, own: Partial<Sampling> & { maxTokens: number }) {
-    const { id, step, taskIndex, attempt, seed, sampling, stopIds, server, clock, ending } = this.#setting;
+  #generate({ chat, turn, prompt, own, signal, onTokens }: Asked) {
+    const { id, step, taskIndex, attempt, seed, sampling, stopIds, server, clock } = this.#setting;
     const { reply } = prompt;
     const request = {
       id: `${id}/chat-${chat}/reply-${reply}/`,
@@ -134,10 +172,20 @@ export class Replies {
         stopIds,
         seed: hashSeed(seed, step, taskIndex, attempt, reply, ...(chat === 0 ? [] : [chat])),
       },
-      signal: ending.signal,
+      signal,
+      ...(onTokens ? { onTokens } : {}),
       place: { step, task: taskIndex, attempt, turn },
     };
     return generateWhole(server, request, clock);
+  }
+
+  /** Why a reply is not trained; undefined if it is. */
+  #untrained(own: SampleOptions, trained: boolean, agent: string | undefined, signal?: AbortSignal) {
+    const { train, ending } = this.#setting;
+    if (signal?.aborted && !ending.signal.aborted) return 'abandoned';
+    if (!trained) return 'excluded';
+    if (train && !train.includes(agent ?? MAIN_AGENT)) return 'agent';
+    return this.#isPolicy(own) ? undefined : 'sampling';
   }
 
   /** Whether a reply with these sampling options is sampled from the policy itself. */

@@ -38,7 +38,8 @@ export function assembleTrajectory(chats: readonly ChatRecord[], lastTurn = 0): 
       const keeps = kept.includes(chat) && (spoken.length === 0 || isSampled(segment));
       return keeps ? segments.push(trim(segment, turnOfReply)) - 1 : Math.max(0, segments.length - 1);
     });
-    for (const { turn, span, message, finish, toolCalls, toolRuns, problems, reward } of chat.replies) {
+    for (const reply of chat.replies) {
+      const { turn, span, message, finish, toolCalls, toolRuns, problems, reward, untrained } = reply;
       const segment = place[span.segment]!;
       const length = segments[segment]?.ids.length ?? 0;
       turns[number(turn) - 1] = {
@@ -51,6 +52,7 @@ export function assembleTrajectory(chats: readonly ChatRecord[], lastTurn = 0): 
         toolRuns,
         problems,
         ...(reward === undefined ? {} : { reward }),
+        ...(untrained === undefined ? {} : { untrained }),
       };
     }
   }
@@ -78,5 +80,6 @@ function trim(segment: Segment, turnOfReply: readonly number[]): Segment {
     versions: segment.versions.slice(0, length),
     turns: segment.turns.slice(0, length).map((turn) => turnOfReply[turn]!),
     images: segment.images.filter(({ at }) => at < length),
+    ...(segment.agent === undefined ? {} : { agent: segment.agent }),
   };
 }

@@ -2,7 +2,7 @@
  * One trajectory's life: its agent runs until it returns, throws, or something ends it first. Exactly one end is
  * recorded, the first; what the agent does after it goes unheard. Tools are closed before this returns.
  */
-import type { Chat, ChatRecord, ChatSetup, ChatStart, ReplyHandle } from '../chat/chat.ts';
+import type { Chat, ChatPoint, ChatRecord, ChatSetup, ChatStart, ReplyHandle } from '../chat/chat.ts';
 import type { ChatFormat } from '../chat/format.ts';
 import { ConfigError, EngineError, RewardError, ToolError } from '../errors.ts';
 import type { InferenceServer } from '../inference/server.ts';
@@ -11,9 +11,11 @@ import { messageOf } from '../lib/error-message.ts';
 import { Spans } from '../lib/spans.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { End, Message, Trajectory } from '../types.ts';
+import { servedChats } from './adapters/served-chats.ts';
 import type { Agent, AgentContext, ChatOptions } from './agent.ts';
 import { Budget } from './budget.ts';
 import { Ending } from './ending.ts';
+import type { Door, OpenEndpoint } from './endpoint.ts';
 import type { Limits } from './limits.ts';
 import { Replies } from './replies.ts';
 import type { Sampling } from './sampling.ts';
@@ -35,8 +37,12 @@ export interface TrajectorySetup<T> {
   readonly server: Pick<InferenceServer, 'generate' | 'ended'>;
   readonly format: ChatFormat;
   readonly tokens: TextTokens;
-  readonly createChat: (start: ChatStart, setup: ChatSetup) => RecordedChat;
+  readonly createChat: (start: ChatStart, setup: ChatSetup, from?: ChatPoint) => RecordedChat;
   readonly clock: Clock;
+  /** Where clients from outside come in; without it, `context.endpoint()` is refused. */
+  readonly door?: Door | undefined;
+  /** Names of the agents whose replies are trained; undefined: all. */
+  readonly train?: readonly string[] | undefined;
   /** Where images are kept. */
   readonly images?: ImageBlobs | undefined;
   /** Gives the message that takes the place of one that the agent has queued in a chat. */
@@ -67,6 +73,9 @@ class Life<T> {
   readonly #replies: Replies;
   readonly #chats: RecordedChat[] = [];
   readonly #extra: Record<string, unknown> = {};
+  readonly #model = { chat: (options: ChatOptions = {}) => this.#openChat(options) };
+  #opening: Promise<OpenEndpoint> | undefined;
+  #endpoint: OpenEndpoint | undefined;
   #ownReward: number | undefined;
 
   constructor(setup: TrajectorySetup<T>) {
@@ -110,6 +119,7 @@ class Life<T> {
     signal.removeEventListener('abort', onAbort);
     const end = this.#unanswered() ?? this.#ending.end ?? { kind: 'completed' };
     this.#ending.finish(end);
+    this.#endpoint?.close();
     server.ended?.(id);
     return this.#trajectory(await this.#closeTools(end));
   }
@@ -139,7 +149,11 @@ class Life<T> {
       task,
       taskIndex,
       attempt,
-      model: { chat: (options = {}) => this.#openChat(options) },
+      model: this.#model,
+      endpoint: async (options = {}) => {
+        this.#opening ??= this.#openEndpoint();
+        return (await this.#opening).of(options);
+      },
       tools: agent.tools,
       limits,
       clock,
@@ -154,20 +168,45 @@ class Life<T> {
     };
   }
 
-  #openChat(options: ChatOptions): Chat {
+  #openChat(options: ChatOptions, from?: ChatPoint): Chat {
     const { format, createChat, revise } = this.#setup;
-    const { tools = [] } = options;
+    const { tools = [], agent } = options;
     checkToolNames(tools);
     const number = this.#chats.length;
-    const chat = createChat(options, {
+    const setup: ChatSetup = {
       format,
-      sampler: this.#replies.of(number, tools),
+      sampler: this.#replies.of({ chat: number, agent }, tools),
       ...(revise && { revise: (message: Message, at: number) => revise(message, number, at) }),
       spans: this.#spans,
       ended: this.#ending.signal,
-    });
+      fork: (point) => this.#openChat(options, point),
+    };
+    const chat = createChat(options, setup, from);
     this.#chats.push(chat);
     return chat;
+  }
+
+  async #openEndpoint(): Promise<OpenEndpoint> {
+    const { id, door, clock, sampling, format } = this.#setup;
+    if (!door) throw new ConfigError('this rollout has no door for clients from outside; give it `door`');
+    const chats = servedChats(this.#model);
+    const endpoint = await door.open({
+      id,
+      clock,
+      sampling,
+      reply: (request) => chats.reply(request),
+      countTokens: ({ messages, toolSchemas }) => format.renderPrompt(messages, toolSchemas).ids.length,
+      tokensOf: ({ ids, logprobs }) =>
+        Array.from(ids, (id, at) => ({ text: format.decode(Int32Array.of(id)), logprob: logprobs[at]! })),
+      image: this.#keepImage,
+      reward: (value) => this.#rewardItself(value),
+      rewardReply: (reply, value) => this.#chatOf(reply).reward(reply, value),
+      excludeReply: (reply) => this.#chatOf(reply).exclude(reply),
+      ended: () => this.#ending.end && endInWords(this.#ending.end),
+    });
+    this.#endpoint = endpoint;
+    if (this.#ending.end) endpoint.close();
+    return endpoint;
   }
 
   readonly #keepImage: ImageBlobs['put'] = async (source) => {
@@ -235,6 +274,7 @@ class Life<T> {
       spans: this.#spans.list(),
       extra: { ...this.#extra },
       ...(this.#ownReward === undefined ? {} : { ownReward: this.#ownReward }),
+      ...(this.#endpoint ? { endpoint: this.#endpoint.use() } : {}),
     };
   }
 
@@ -279,6 +319,19 @@ function boundaryOf(error: unknown) {
 const causes = new WeakMap<End, unknown>();
 
 export const causeOf = (end: End): unknown => causes.get(end);
+
+function endInWords(end: End): string {
+  switch (end.kind) {
+    case 'completed':
+      return 'completed';
+    case 'truncated':
+      return `truncated: the limit on ${end.why} was reached`;
+    case 'failed':
+      return `failed (${end.boundary}): ${end.message}`;
+    case 'cancelled':
+      return `cancelled: ${end.why}`;
+  }
+}
 
 function reasonOf({ reason }: AbortSignal): string {
   return typeof reason === 'string' ? reason : messageOf(reason);

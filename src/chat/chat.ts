@@ -5,10 +5,19 @@
  */
 import type { GenerateResult } from '../inference/server.ts';
 import type { Spans } from '../lib/spans.ts';
-import type { Content, Message, OfferedTool, Segment, ToolRun, ToolSchema, Turn } from '../types.ts';
+import type {
+  Content,
+  Message,
+  OfferedTool,
+  Segment,
+  ToolRun,
+  ToolSchema,
+  Turn,
+  Untrained,
+} from '../types.ts';
 import type { ChatFormat, Reply } from './format.ts';
 import type { Prompt, ReplySampler, SampledReply, SampleOptions } from './reply-sampler.ts';
-import { expansion, type TokenSpan, Transcript } from './transcript.ts';
+import { expansion, type Rendered, type TokenSpan, Transcript } from './transcript.ts';
 
 /** How a chat begins: its first messages and its tools. */
 export interface ChatStart {
@@ -20,6 +29,8 @@ export interface ChatStart {
   readonly tools?: readonly OfferedTool[];
   /** Schemas of tools that the agent runs itself: the model sees them, but `runTools` does not run them. */
   readonly toolSchemas?: readonly ToolSchema[];
+  /** Names the agent that speaks here, where a trajectory has several. */
+  readonly agent?: string;
 }
 
 /** What names a reply of a trajectory, for step rewards and exclusion. */
@@ -36,6 +47,8 @@ export interface ChatReply extends Reply, ReplyHandle {
   readonly final: boolean;
   /** The ids as sampled, including the stop token. */
   readonly ids: Int32Array;
+  /** Log-prob of each id, by the engine. */
+  readonly logprobs: Float32Array;
   readonly promptTokens: number;
 }
 
@@ -57,9 +70,11 @@ export interface Chat {
   /** What calls run outside have given: recorded, and queued as `runTools` does, problems included. */
   answer(reply: ChatReply, runs: readonly OutsideRun[]): void;
   /** Takes a reply out of training; it stays in the context. */
-  exclude(reply: ReplyHandle): void;
+  exclude(reply: ReplyHandle, why?: Untrained): void;
   /** Sets the step reward of a reply. */
   reward(reply: ReplyHandle, value: number): void;
+  /** Another chat that continues after this reply, whose tokens are its context: a new segment. This one stays as it is. */
+  fork(reply: ReplyHandle): Chat;
 }
 
 /** What a chat gets from its trajectory. */
@@ -71,10 +86,28 @@ export interface ChatSetup {
   readonly ended: AbortSignal;
   /** Gives the message that takes the place of one that the agent has queued; `at` is its position in the chat. */
   readonly revise?: ((message: Message, at: number) => Message) | undefined;
+  /** Opens a chat of the trajectory that begins at this point of another. */
+  fork(from: ChatPoint): Chat;
+}
+
+/** A point of a chat, after one of its replies. */
+export interface ChatPoint {
+  /** Turn of the reply. */
+  readonly turn: number;
+  /** The dialogue up to and including the reply. */
+  readonly messages: readonly Message[];
+  /** Its tokens, as they were sampled where they were. */
+  readonly context: Rendered;
+  readonly replyLength: number;
+  /** Calls made so far; ids of further calls continue from here. */
+  readonly calls: number;
+  readonly promptMessages: number;
 }
 
 /** A reply of the chat, and what became of it. */
 interface RecordedReply extends Pick<Turn, 'finish' | 'toolCalls' | 'problems'> {
+  /** Calls of the chat up to and including the reply. */
+  readonly calls: number;
   /** Its turn in the trajectory. */
   readonly turn: number;
   /** Position of its tokens in the transcript. */
@@ -86,6 +119,7 @@ interface RecordedReply extends Pick<Turn, 'finish' | 'toolCalls' | 'problems'> 
   readonly repliedAt: number;
   toolRuns: readonly ToolRun[];
   reward: number | undefined;
+  untrained: Untrained | undefined;
 }
 
 /** What is left of a chat when its trajectory has ended. */
@@ -97,13 +131,21 @@ export interface ChatRecord {
   readonly replies: readonly Readonly<RecordedReply>[];
 }
 
-export function createChat(options: ChatStart, setup: ChatSetup): Chat & { record(): ChatRecord } {
-  return new Conversation(options, setup);
+/** `from` is where it begins; without it, at the first prompt. */
+export function createChat(
+  options: ChatStart,
+  setup: ChatSetup,
+  from?: ChatPoint,
+): Chat & { record(): ChatRecord } {
+  return new Conversation(options, setup, from);
 }
 
 class Conversation implements Chat {
   readonly #setup: ChatSetup;
   readonly #schemas: readonly ToolSchema[];
+  readonly #agent: string | undefined;
+  /** Turn of the reply that it was forked after. */
+  readonly #forkedAt: number | undefined;
   readonly #messages: Message[] = [];
   readonly #queued: Message[] = [];
   readonly #replies: RecordedReply[] = [];
@@ -112,13 +154,25 @@ class Conversation implements Chat {
   #answered = 0;
   #promptMessages: number | undefined;
   #calls = 0;
+  /** Tokens at the end of the transcript that are its last reply. */
+  #replyLength = 0;
   #sampling = false;
 
-  constructor(options: ChatStart, setup: ChatSetup) {
+  constructor(options: ChatStart, setup: ChatSetup, from: ChatPoint | undefined) {
     const { system, messages = [], tools = [], toolSchemas = [], promptMessages } = options;
     this.#setup = setup;
     if (promptMessages !== undefined) this.#promptMessages = promptMessages + (system === undefined ? 0 : 1);
     this.#schemas = [...tools.map(({ schema }) => schema), ...toolSchemas];
+    this.#agent = options.agent;
+    this.#forkedAt = from?.turn;
+    if (from) {
+      this.#messages.push(...from.messages);
+      this.#transcript = new Transcript(from.context);
+      this.#replyLength = from.replyLength;
+      this.#calls = from.calls;
+      this.#promptMessages = from.promptMessages;
+      return;
+    }
     if (system !== undefined) this.#queued.push({ role: 'system', content: system });
     this.#queued.push(...messages);
   }
@@ -176,10 +230,9 @@ class Conversation implements Chat {
   /** Says how many tokens were added. */
   #extend(transcript: Transcript, before: readonly Message[], added: readonly Message[]): number {
     const { format } = this.#setup;
-    const last = this.#replies.at(-1)!.span;
     const extension = format.extend({
       ids: transcript.ids,
-      replyLength: last.end - last.start,
+      replyLength: this.#replyLength,
       messages: before,
       newMessages: added,
       tools: this.#schemas,
@@ -197,9 +250,10 @@ class Conversation implements Chat {
 
   #take(transcript: Transcript, result: SampledReply): ChatReply {
     const { format, spans } = this.#setup;
-    const { turn, ids, finish, promptTokens } = result;
+    const { turn, ids, logprobs, finish, promptTokens } = result;
     const span = transcript.appendReply(result);
-    if (!result.trained) transcript.exclude(span);
+    if (result.untrained) transcript.exclude(span);
+    this.#replyLength = ids.length;
     const parsed = format.parseReply(ids, this.#schemas, this.#calls);
     const { content, reasoning, toolCalls, problems, text } = parsed;
     this.#calls += toolCalls.length;
@@ -211,11 +265,22 @@ class Conversation implements Chat {
     });
     if (ids.length > 0) this.#answered = this.#messages.length;
     const repliedAt = spans.now();
-    const message = this.#messages.length - 1;
-    const recorded = { turn, span, message, finish, text, toolCalls, problems, repliedAt };
-    this.#replies.push({ ...recorded, toolRuns: [], reward: undefined });
+    this.#replies.push({
+      turn,
+      span,
+      message: this.#messages.length - 1,
+      finish,
+      text,
+      toolCalls,
+      problems,
+      repliedAt,
+      calls: this.#calls,
+      toolRuns: [],
+      reward: undefined,
+      untrained: result.untrained,
+    });
     const final = toolCalls.length === 0 && problems.length === 0;
-    return { ...parsed, turn, finish, final, ids, promptTokens };
+    return { ...parsed, turn, finish, final, ids, logprobs, promptTokens };
   }
 
   async runTools(reply: ChatReply): Promise<readonly ToolRun[]> {
@@ -246,6 +311,12 @@ class Conversation implements Chat {
   }
 
   answer(reply: ChatReply, runs: readonly OutsideRun[]): void {
+    // Answers to the reply that a fork was made after are recorded where that reply is.
+    if (reply.turn !== this.#forkedAt) this.#recordRuns(reply, runs);
+    this.#queueAnswers(reply, runs);
+  }
+
+  #recordRuns(reply: ReplyHandle, runs: readonly OutsideRun[]): void {
     const { spans } = this.#setup;
     const recorded = this.#recordOf(reply);
     // All that is known of their time is that they began after the reply.
@@ -255,11 +326,12 @@ class Conversation implements Chat {
       const attributes = problem && { problem: problem.kind };
       spans.add({ kind: 'tool', name: call.name, turn: reply.turn, start, end, attributes });
     }
-    this.#queueAnswers(reply, runs);
   }
 
-  exclude(reply: ReplyHandle): void {
-    this.#transcript?.exclude(this.#recordOf(reply).span);
+  exclude(reply: ReplyHandle, why: Untrained = 'excluded'): void {
+    const recorded = this.#recordOf(reply);
+    this.#transcript?.exclude(recorded.span);
+    recorded.untrained ??= why;
   }
 
   reward(reply: ReplyHandle, value: number): void {
@@ -270,6 +342,18 @@ class Conversation implements Chat {
     recorded.reward = value;
   }
 
+  fork(reply: ReplyHandle): Chat {
+    const { span, message, calls } = this.#recordOf(reply);
+    return this.#setup.fork({
+      turn: reply.turn,
+      messages: this.#messages.slice(0, message + 1),
+      context: this.#transcript!.upTo(span),
+      replyLength: span.end - span.start,
+      calls,
+      promptMessages: this.#promptMessages ?? 0,
+    });
+  }
+
   #recordOf(reply: ReplyHandle): RecordedReply {
     const found = this.#replies.find(({ turn }) => turn === reply.turn);
     if (!found) throw new RangeError(`turn ${reply.turn} is not a reply of this chat`);
@@ -278,8 +362,10 @@ class Conversation implements Chat {
 
   /** Without what no reply followed: a trajectory ends on sampled tokens, its messages on a reply. */
   record(): ChatRecord {
+    const segments = this.#transcript?.segments() ?? [];
+    const agent = this.#agent;
     return {
-      segments: this.#transcript?.segments() ?? [],
+      segments: agent === undefined ? segments : segments.map((segment) => ({ ...segment, agent })),
       messages: this.#answered > 0 ? this.#messages.slice(0, this.#answered) : [...this.messages],
       tools: this.#schemas.map((schema) => schema.function.name),
       replies: [...this.#replies],

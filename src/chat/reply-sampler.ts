@@ -4,11 +4,11 @@
  * returned, and the chat records it before it stops.
  */
 import type { GenerateResult, SamplingParams } from '../inference/server.ts';
-import type { ImageRef, ToolCall, ToolRun } from '../types.ts';
+import type { ImageRef, ToolCall, ToolRun, Untrained } from '../types.ts';
 
 export interface ReplySampler {
   /** The model's reply to a prompt: a new turn of the trajectory. */
-  sample(prompt: Prompt, options: SampleOptions): Promise<SampledReply>;
+  sample(prompt: Prompt, options: SamplerOptions): Promise<SampledReply>;
   /** Runs the calls of a turn's reply, all at once: one run for each, in their order. */
   run(turn: number, calls: readonly ToolCall[]): Promise<readonly ToolRun[]>;
   /** Throws if a limit leaves no room to do what the reply of a turn asks. */
@@ -30,10 +30,18 @@ export interface Prompt {
 export interface SampleOptions extends Partial<Omit<SamplingParams, 'seed' | 'stopIds'>> {
   /** False: sampled, but not trained. A reply whose temperature, truncation or penalty differs from the run's is never trained. */
   readonly trained?: boolean;
+  /** Gives the reply up. What was sampled so far is recorded, and not trained. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface SamplerOptions extends SampleOptions {
+  /** Called with tokens as they are sampled. */
+  onTokens?(ids: Int32Array, logprobs: Float32Array): void;
 }
 
 export interface SampledReply extends GenerateResult {
   /** Number of the turn in its trajectory, from 1. */
   readonly turn: number;
-  readonly trained: boolean;
+  /** Why it is not trained; undefined if it is. */
+  readonly untrained: Untrained | undefined;
 }

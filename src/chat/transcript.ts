@@ -107,7 +107,7 @@ export class Transcript {
    */
   appendObservation(observation: Rendered & { readonly drop?: number }): TokenSpan {
     const drop = observation.drop ?? 0;
-    if (drop > 0) this.newSegment(this.#context(this.length - drop));
+    if (drop > 0) this.newSegment(this.upTo({ segment: this.segment, start: 0, end: this.length - drop }));
     const start = this.length;
     this.#append(observation);
     return { segment: this.segment, start, end: this.length };
@@ -138,6 +138,12 @@ export class Transcript {
     }
   }
 
+  /** The segment of a span, up to its end. */
+  upTo({ segment, end }: TokenSpan): Rendered {
+    const columns = this.#columns[segment]!;
+    return { ids: columns.ids.slice(0, end), images: columns.images.filter(({ at }) => at < end) };
+  }
+
   /** A snapshot: later appends do not change it. */
   segments(): Segment[] {
     return this.#columns.map((columns) => ({
@@ -163,13 +169,6 @@ export class Transcript {
     columns.versions.fill(-1, start, columns.length);
     columns.turns.fill(this.#turn, start, columns.length);
     for (const { at, image } of images) columns.images.push({ at: start + at, image });
-  }
-
-  #context(length: number): Rendered {
-    return {
-      ids: this.#open.ids.slice(0, length),
-      images: this.#open.images.filter(({ at }) => at < length),
-    };
   }
 }
 

@@ -1,6 +1,7 @@
 /** `rollcall/agents`: ready agents, agents by name and from files, stop conditions, and the words of a dialogue. */
 
 export type { AgentOptions, ChatOptions, Model } from '../agent/agent.ts';
+export type { Completion, Endpoint, EndpointOptions } from '../agent/endpoint.ts';
 export {
   failedToolCalls,
   isCorrect,

@@ -1,3 +1,4 @@
+import { ENDPOINT_RULES } from '../agent/endpoint.ts';
 import { DEFAULT_LIMITS } from '../agent/limits.ts';
 import { DEFAULT_SAMPLING } from '../agent/sampling.ts';
 import {
@@ -7,10 +8,12 @@ import {
   between,
   flag,
   oneOf,
+  orNull,
   pickTree,
   setting,
   type TreeGiven,
   type TreeValues,
+  text,
   texts,
   wholeFrom,
   wholeOrInfinity,
@@ -117,6 +120,27 @@ export const PLAIN = {
     presencePenalty: setting(between(-2, 2), DEFAULT_SAMPLING.presencePenalty, '0 is off.'),
     frequencyPenalty: setting(between(-2, 2), DEFAULT_SAMPLING.frequencyPenalty, '0 is off.'),
     stopStrings: setting(texts, DEFAULT_SAMPLING.stopStrings, "In addition to the model's own stop tokens."),
+  },
+  endpoint: {
+    host: setting(text, '127.0.0.1', 'Only programs on this machine reach it; 0.0.0.0 opens it to others.'),
+    port: setting(wholeFrom(0), 0, '0 takes a free one.'),
+    publicUrl: setting(orNull(text), null, 'How clients elsewhere reach it; absent: http://HOST:PORT.'),
+    sampling: setting(
+      oneOf('force', 'exclude', 'refuse'),
+      ENDPOINT_RULES.sampling,
+      "A client's own temperature: the run's is used instead, or the reply is not trained, or the request is refused.",
+    ),
+    unknownFields: setting(
+      oneOf('ignore', 'refuse'),
+      ENDPOINT_RULES.unknownFields,
+      'Fields without effect are counted; clients send many.',
+    ),
+    abandoned: setting(
+      oneOf('exclude', 'train'),
+      ENDPOINT_RULES.abandoned,
+      'A reply that nobody received, or that was asked for again, has not earned its reward.',
+    ),
+    train: setting(texts, [], 'Names of the sub-agents that are trained; empty: all. `main` has no name.'),
   },
   optimizer: {
     learningRate: setting(

@@ -41,6 +41,8 @@ export async function attemptTask<T>(
       clock,
       signal,
       images: options.images,
+      door: options.door,
+      train: options.train,
       tokens: {
         encode: (text) => format.encodeText(text),
         decode: (ids) => format.decode(Int32Array.from(ids)),

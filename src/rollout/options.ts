@@ -1,4 +1,5 @@
 import type { Agent } from '../agent/agent.ts';
+import type { Door } from '../agent/endpoint.ts';
 import type { Limits } from '../agent/limits.ts';
 import type { Sampling } from '../agent/sampling.ts';
 import type { ChatFormat } from '../chat/format.ts';
@@ -34,6 +35,10 @@ export interface RolloutOptions<T = Task> {
   /** Ends every trajectory as cancelled; the rollout still resolves, with what there is. */
   readonly signal?: AbortSignal;
   readonly clock?: Clock;
+  /** Where clients from outside come in; without it, one for this rollout. */
+  readonly door?: Door | undefined;
+  /** Names of the agents whose replies are trained; undefined: all. */
+  readonly train?: readonly string[] | undefined;
   /** Where images of tasks and tools are kept; without it there are none. */
   readonly images?: ImageBlobs | undefined;
   /** Every attempt begins as a recorded one did. */

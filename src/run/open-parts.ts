@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import type { Door } from '../agent/endpoint.ts';
 import type { ChatFormat } from '../chat/format.ts';
 import { createSampler, type Sampler } from '../dataset/sampler.ts';
 import { publishToDisk } from '../engine/disk-weights.ts';
@@ -11,6 +12,7 @@ import { hashSeed } from '../lib/random.ts';
 import { isOffPolicy } from '../modes/mode.ts';
 import { describeOptions } from '../options/describe.ts';
 import type { ResolvedOptions } from '../options.ts';
+import { openDoor } from '../serve/endpoint/door.ts';
 import { type ImageBlobs, imageBlobs, pixelsPerTokenOf } from '../services/image-blobs.ts';
 import type { Algorithm, CriticOptions } from '../training/algorithm.ts';
 import { USUAL } from '../training/algorithm-settings.ts';
@@ -36,6 +38,8 @@ export interface Parts<T> {
   readonly resumed: Checkpoint | undefined;
   readonly format: ChatFormat;
   readonly images: ImageBlobs;
+  /** Where clients from outside come in. */
+  readonly door: Door;
   readonly trainer: Trainer;
   readonly reference: Trainer | undefined;
   readonly critic: Trainer | undefined;
@@ -108,6 +112,8 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     const freezes = infos.every(({ can }) => can.has('pauseKeep') && can.has('versionSpans'));
     const instead = freezes ? 'keep' : 'abort';
     const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? instead : undefined;
+    const door = openDoor(options.endpoint);
+    opened.push(door);
     const server = gateway(servers, {
       ...from.gateway,
       ...(whileUpdating ? { whileUpdating } : {}),
@@ -129,6 +135,7 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
       resumed,
       format,
       images: imagesReadBy(images, trainer, infos),
+      door,
       trainer,
       reference,
       critic,

@@ -6,7 +6,7 @@ import type { Scored } from '../types.ts';
 import type { Parts } from './open-parts.ts';
 import type { Records } from './records.ts';
 
-interface RolloutSetting extends Pick<Parts<never>, 'server' | 'format' | 'images'> {
+interface RolloutSetting extends Pick<Parts<never>, 'server' | 'format' | 'images' | 'door'> {
   /** The run's limits, within what its servers can. */
   readonly limits: Limits;
   readonly clock: Clock;
@@ -16,17 +16,19 @@ interface RolloutSetting extends Pick<Parts<never>, 'server' | 'format' | 'image
 /** How trajectories of a step are rolled out: for training, or for an evaluation. */
 export function rolloutOptions<T>(
   options: ResolvedOptions<T>,
-  { server, format, images, limits, clock, records }: RolloutSetting,
+  { server, format, images, door, limits, clock, records }: RolloutSetting,
   step: number,
   purpose?: 'evaluation',
 ): Omit<RolloutOptions<T>, 'tasks' | 'attempts'> {
-  const { agent, rewards, sampling, evaluation, seed, concurrency, failures, signal } = options;
+  const { agent, rewards, sampling, endpoint, evaluation, seed, concurrency, failures, signal } = options;
   return {
     agent,
     rewards,
     server,
     format,
     images,
+    door,
+    ...(endpoint.train.length > 0 && { train: endpoint.train }),
     limits,
     sampling: purpose ? { ...sampling, temperature: evaluation.temperature } : sampling,
     step,

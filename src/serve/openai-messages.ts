@@ -1,7 +1,7 @@
 /** Messages and tools in OpenAI's form, read into ours. */
 import { z } from 'zod';
 import type { Message, ToolCall, ToolSchema } from '../types.ts';
-import { BadRequest } from './served-model.ts';
+import { BadRequest } from './bad-request.ts';
 
 const CONTENT = z.union([z.string(), z.array(z.strictObject({ type: z.literal('text'), text: z.string() }))]);
 

@@ -4,9 +4,10 @@ import type { Hono } from 'hono';
 import { z } from 'zod';
 import type { ChatFormat } from '../chat/format.ts';
 import type { GenerateResult, SamplingParams } from '../inference/server.ts';
+import { BadRequest } from './bad-request.ts';
 import { MESSAGE, readMessages, readTools, TOOL, writeToolCalls } from './openai-messages.ts';
 import { bodyOf, events } from './request.ts';
-import { BadRequest, type ServedModel } from './served-model.ts';
+import type { ServedModel } from './served-model.ts';
 
 const COMMON = {
   model: z.string().optional(),

@@ -1,7 +1,7 @@
 import type { Context } from 'hono';
 import { stream } from 'hono/streaming';
 import type { z } from 'zod';
-import { BadRequest } from './served-model.ts';
+import { BadRequest } from './bad-request.ts';
 
 /** The body as its schema reads it; what does not fit is named with its path. */
 export async function bodyOf<S extends z.ZodType>(context: Context, schema: S): Promise<z.infer<S>> {

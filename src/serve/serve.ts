@@ -1,8 +1,9 @@
 /** A model behind HTTP: SGLang's endpoints for training, OpenAI's for everyone else. */
 import { type ServerType, serve } from '@hono/node-server';
 import { Hono } from 'hono';
+import { BadRequest } from './bad-request.ts';
 import { openaiRoutes } from './openai-routes.ts';
-import { BadRequest, ServedModel, type ServedModelOptions } from './served-model.ts';
+import { ServedModel, type ServedModelOptions } from './served-model.ts';
 import { sglangRoutes } from './sglang-routes.ts';
 
 export interface ServeModelOptions extends ServedModelOptions {

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { ChatFormat } from '../chat/format.ts';
 import type { Tokenizer } from '../chat/tokenizer.ts';
-import { ConfigError, EngineError } from '../errors.ts';
+import { EngineError } from '../errors.ts';
 import type { GenerateRequest, GenerateResult, InferenceServer, ServerInfo } from '../inference/server.ts';
+import { BadRequest } from './bad-request.ts';
 
 /** How an engine stands; what `/v1/loads` and `rollcall servers` show. */
 export interface ServedLoad {
@@ -153,6 +154,3 @@ export class ServedModel {
     throw new BadRequest(`adapter ${name} is not loaded; loaded: ${this.adapters.join(', ') || 'none'}`);
   }
 }
-
-/** What the caller asked cannot be done; answered with 400 and the message. */
-export class BadRequest extends ConfigError {}

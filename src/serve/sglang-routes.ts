@@ -2,8 +2,9 @@
 import type { Hono } from 'hono';
 import { z } from 'zod';
 import type { GenerateResult, SamplingParams, VersionSpan } from '../inference/server.ts';
+import { BadRequest } from './bad-request.ts';
 import { bodyOf, events } from './request.ts';
-import { BadRequest, type ServedModel } from './served-model.ts';
+import type { ServedModel } from './served-model.ts';
 
 const list = <T extends z.ZodType>(item: T) =>
   z.union([item, z.array(item)]).transform((given) => [given].flat());

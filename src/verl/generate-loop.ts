@@ -72,9 +72,8 @@ function serverOf<T>({ model, signal }: AgentContext<T>): LoopServer {
     const given = await chats.reply({
       messages: readDialogue(dialogue, replies),
       toolSchemas: [],
-      sampling: {},
+      sampling: { signal },
       failedCalls: new Set(),
-      signal,
     });
     replies.push({ text: given.text, message: { ...given, role: 'assistant' } });
     return given.text;

@@ -33,9 +33,8 @@ export function languageModel(model: Model, { sampling = {} }: LanguageModelOpti
     const reply = await chats.reply({
       messages: options.prompt.flatMap(readMessage),
       toolSchemas: options.toolChoice?.type === 'none' ? [] : (options.tools ?? []).map(schemaOf),
-      sampling: { ...sampling, ...samplingOf(options) },
+      sampling: { ...sampling, ...samplingOf(options), signal: options.abortSignal },
       failedCalls: failedCallsOf(options.prompt),
-      signal: options.abortSignal,
     });
     return {
       content: contentOf(reply),

@@ -89,9 +89,8 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
     const reply = await this.#chats.reply({
       messages: readMessages(messages),
       toolSchemas: choice === 'none' ? [] : toolSchemas,
-      sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}) },
+      sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}), signal },
       failedCalls: new Set(failed.flatMap((message) => (isToolMessage(message) ? message.tool_call_id : []))),
-      signal,
       answersUnreadable: this.#answersUnreadable,
     });
     return { generations: [{ text: reply.content, message: toMessage(reply) }] };

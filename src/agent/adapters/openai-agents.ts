@@ -47,9 +47,8 @@ function agentsModel(model: Model, sampling: SampleOptions): AgentsModel {
         ...(typeof input === 'string' ? [{ role: 'user' as const, content: input }] : readItems(input)),
       ],
       toolSchemas: modelSettings.toolChoice === 'none' ? [] : schemasOf(request),
-      sampling: { ...sampling, ...samplingOf(modelSettings) },
+      sampling: { ...sampling, ...samplingOf(modelSettings), signal },
       failedCalls: new Set(), // the SDK does not say which results are errors
-      signal,
       // The SDK ends the run where a call names a tool that does not exist.
       answersUnreadable: true,
       answersUnknown: true,

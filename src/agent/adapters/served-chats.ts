@@ -1,41 +1,45 @@
 /**
  * Chats behind an interface that has none: agent frameworks send the whole list of messages with every request. A
  * list that extends one already served, reply included, continues that chat, whose tokens stay as they were sampled;
- * only what is new is encoded. Any other list is a new chat, and so a new segment.
+ * only what is new is encoded. If the chat has gone on since, or goes on at this moment, a fork of it takes the tokens up to
+ * there as its context. Any other list is a new chat. Forks and new chats are new segments.
  */
 import type { Chat, ChatReply, OutsideRun } from '../../chat/chat.ts';
-import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, Problem, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
 import { unknownToolMessage } from '../run-tool.ts';
+import type { ServeRequest } from '../serve-request.ts';
 
-export interface ServeRequest {
-  readonly messages: readonly Message[];
-  readonly toolSchemas: readonly ToolSchema[];
-  readonly sampling: SampleOptions;
-  /** Ids of the calls whose tool failed. */
-  readonly failedCalls: ReadonlySet<string>;
-  readonly signal?: AbortSignal | undefined;
-  /** A reply with nothing but calls that cannot be read is answered here; the framework gets the reply that follows. */
-  readonly answersUnreadable?: boolean;
-  /** Calls of tools that were not offered are answered here; the framework does not get them. */
-  readonly answersUnknown?: boolean;
-}
-
+/** A reply as it was given away: where the next request may continue. */
 interface Served {
   readonly chat: Chat;
-  readonly tools: string;
-  /** Marks of all messages of the request, and of the reply as the framework got it. */
-  readonly marks: readonly string[];
   readonly reply: ChatReply;
   /** Answers of calls that the framework did not get. */
   readonly answered: readonly OutsideRun[];
+  /** Messages of the dialogue, the reply included, as the framework has them. */
+  readonly length: number;
+  /** Nothing has been sampled in its chat since. */
+  isLast: boolean;
+  /** A later request has built on it. */
+  isUsed: boolean;
 }
+
+/** Lists of messages by their beginnings: a message leads from one to the next. */
+interface Point {
+  readonly next: Map<string, Point>;
+  /** The reply that ends the list up to here. */
+  served?: Served;
+  /** Replies that were given to the list up to here. */
+  readonly answers: Served[];
+}
+
+const newPoint = (): Point => ({ next: new Map(), answers: [] });
 
 export class ServedChats {
   readonly #model: Model;
-  readonly #served = new Set<Served>();
+  /** The empty list, by agent and tools. */
+  readonly #roots = new Map<string, Point>();
 
   constructor(model: Model) {
     this.#model = model;
@@ -43,26 +47,28 @@ export class ServedChats {
 
   /** Ends the trajectory, and does not return, when a limit leaves no room for the reply or for what it asks. */
   async reply(request: ServeRequest): Promise<ChatReply> {
-    request.signal?.throwIfAborted();
-    const tools = JSON.stringify(request.toolSchemas);
-    const marks = request.messages.map(markOf);
-    const known = this.#extendedBy(marks, tools);
-    const chat = known ? known.chat : this.#begin(request);
-    if (known) goOn(known, request);
+    const { messages, sampling, agent = '', trainsRepeated = false } = request;
+    sampling.signal?.throwIfAborted();
+    const { asked, known } = this.#find(`${agent} ${toolsMark(request.toolSchemas)}`, messages);
+    if (!trainsRepeated) excludeUnused(asked.answers);
+    const chat = known ? continued(known) : this.#begin(request);
+    if (known) goOn(chat, known, request);
     const { reply, answered } = await this.#sample(chat, request);
     const passed = reply.toolCalls.filter((call) => !answered.some((run) => run.call === call));
     const toolCalls = passed.map((call) => ({ ...call, id: outsideId(reply, call) }));
     const given: ChatReply = { ...reply, toolCalls };
-    const all = [...marks, markOf({ role: 'assistant', ...given })];
-    this.#served.add({ chat, tools, reply, answered, marks: all });
+    const served = { chat, reply, answered, length: messages.length + 1, isLast: true, isUsed: false };
+    asked.answers.push(served);
+    step(asked, { role: 'assistant', ...given }).served = served;
     return given;
   }
 
   /** The next reply that is the framework's to answer. */
   async #sample(chat: Chat, request: ServeRequest): Promise<Pick<Served, 'reply' | 'answered'>> {
-    const { sampling, signal, toolSchemas, answersUnreadable = false, answersUnknown = false } = request;
+    const { sampling, toolSchemas, answersUnreadable = false, answersUnknown = false } = request;
     for (;;) {
-      const reply = await unlessAborted(chat.sample(sampling), signal);
+      const reply = await chat.sample(sampling);
+      sampling.signal?.throwIfAborted();
       if (reply.final) return { reply, answered: [] };
       chat.checkRoom(reply);
       const answered = answersUnknown ? unknownCalls(reply, toolSchemas) : [];
@@ -72,22 +78,24 @@ export class ServedChats {
     }
   }
 
-  /** Taken out while its next reply is made, so that another request with the same beginning gets its own chat. */
-  #extendedBy(marks: readonly string[], tools: string): Served | undefined {
-    let longest: Served | undefined;
-    for (const served of this.#served) {
-      if (served.tools !== tools || served.marks.length <= (longest?.marks.length ?? 0)) continue;
-      if (served.marks.every((mark, at) => mark === marks[at])) longest = served;
+  /** The point of a whole list, and the last reply on the way there. */
+  #find(root: string, messages: readonly Message[]): { asked: Point; known: Served | undefined } {
+    let asked = this.#roots.get(root) ?? newPoint();
+    this.#roots.set(root, asked);
+    let known: Served | undefined;
+    for (const message of messages) {
+      asked = step(asked, message);
+      known = asked.served ?? known;
     }
-    if (longest) this.#served.delete(longest);
-    return longest;
+    return { asked, known };
   }
 
-  #begin({ messages, toolSchemas }: ServeRequest): Chat {
+  #begin({ messages, toolSchemas, agent }: ServeRequest): Chat {
     refuseReplyAsPrompt(messages);
     const replied = messages.findIndex(({ role }) => role === 'assistant' || role === 'tool');
     return this.#model.chat({
       toolSchemas,
+      ...(agent === undefined ? {} : { agent }),
       ...(replied < 0 ? {} : { promptMessages: replied }),
       messages: messages.map((message) =>
         isProblemAnswer(message) ? { role: 'user', content: message.content } : message,
@@ -96,12 +104,38 @@ export class ServedChats {
   }
 }
 
+function step(point: Point, message: Message): Point {
+  const mark = markOf(message);
+  const next = point.next.get(mark) ?? newPoint();
+  point.next.set(mark, next);
+  return next;
+}
+
+/** The chat after a reply: itself, or a fork of it if it has gone on, or goes on at this moment. */
+function continued(served: Served): Chat {
+  const { chat, reply, isLast } = served;
+  served.isUsed = true;
+  served.isLast = false;
+  return isLast ? chat : chat.fork(reply);
+}
+
+/** Their client asks again instead of going on, so it has not used them. */
+function excludeUnused(answers: readonly Served[]): void {
+  for (const { chat, reply, isUsed } of answers) if (!isUsed) chat.exclude(reply, 'abandoned');
+}
+
+/** Tools in any order, with their keys in any order, are the same tools. */
+function toolsMark(tools: readonly ToolSchema[]): string {
+  return tools.map(canonical).sort().join();
+}
+
 /** Results of the reply's calls first, then what could not be read, then what else is new. */
 function goOn(
-  { chat, reply, marks, answered: known }: Served,
+  chat: Chat,
+  { reply, length, answered: known }: Served,
   { messages, toolSchemas, failedCalls }: ServeRequest,
 ): void {
-  const added = messages.slice(marks.length).filter((message) => !isProblemAnswer(message));
+  const added = messages.slice(length).filter((message) => !isProblemAnswer(message));
   const answered = new Set<Message>();
   const runs = reply.toolCalls.flatMap((call): OutsideRun[] => {
     const here = known.find((run) => run.call === call);
@@ -173,15 +207,6 @@ function canonical(value: unknown): string {
       ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
       : part,
   );
-}
-
-function unlessAborted<R>(work: Promise<R>, signal: AbortSignal | undefined): Promise<R> {
-  if (!signal) return work;
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    signal.addEventListener('abort', onAbort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
-  });
 }
 
 const chatsOfModel = new WeakMap<Model, ServedChats>();

@@ -1,0 +1,20 @@
+import type { SampleOptions } from '../chat/reply-sampler.ts';
+import type { Message, ToolSchema } from '../types.ts';
+
+/** What a framework or an outside client asks for: a reply to a whole list of messages. */
+export interface ServeRequest {
+  readonly messages: readonly Message[];
+  readonly toolSchemas: readonly ToolSchema[];
+  /** Its `signal` gives the reply up: what was sampled so far is recorded, and not trained. */
+  readonly sampling: SampleOptions;
+  /** Ids of the calls whose tool failed. */
+  readonly failedCalls: ReadonlySet<string>;
+  /** A reply with nothing but calls that cannot be read is answered here; the framework gets the reply that follows. */
+  readonly answersUnreadable?: boolean;
+  /** Calls of tools that were not offered are answered here; the framework does not get them. */
+  readonly answersUnknown?: boolean;
+  /** Names the sub-agent that asks; each has chats of its own. */
+  readonly agent?: string | undefined;
+  /** A reply that is asked for again before it was used is trained all the same. */
+  readonly trainsRepeated?: boolean;
+}

@@ -1,0 +1,194 @@
+/**
+ * The door for clients from outside: one HTTP server for all trajectories of a run, opened by the first that needs it. Each
+ * trajectory has a path and a key of its own. A key is a hash of the path, so none has to be kept.
+ */
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { serve } from '@hono/node-server';
+import type {
+  Door,
+  Endpoint,
+  EndpointOptions,
+  EndpointRules,
+  EndpointSetup,
+  OpenEndpoint,
+} from '../../agent/endpoint.ts';
+import { BadRequest } from '../bad-request.ts';
+import { chatCompletions } from '../dialects/chat-completions.ts';
+import { Refusal, trajectoryEnded } from './refusal.ts';
+import { Session } from './session.ts';
+
+/** Where the door listens, and what it does with requests that training cannot simply obey. */
+export interface DoorOptions extends EndpointRules {
+  readonly host?: string;
+  /** 0 takes a free one. */
+  readonly port?: number;
+  /** How clients elsewhere reach it; by default `http://HOST:PORT`. */
+  readonly publicUrl?: string | null;
+  /** A request whose body is not there by then is cut. */
+  readonly secondsPerBody?: number;
+}
+
+/** A long dialogue with images is a few megabytes. */
+const MOST_BODY_BYTES = 32 * 2 ** 20;
+/** How each of the latest trajectories ended, for clients that come too late. */
+const REMEMBERED_ENDS = 4096;
+
+/** Opens a door; it listens once the first endpoint is opened. */
+export function openDoor(options: DoorOptions): Door & { close(): Promise<void> } {
+  return new EndpointDoor(options);
+}
+
+class EndpointDoor implements Door {
+  readonly #options: DoorOptions;
+  readonly #secret = randomBytes(32);
+  readonly #sessions = new Map<string, Session>();
+  readonly #ends = new Map<string, string>();
+  #count = 0;
+  #listening: Promise<Server> | undefined;
+
+  constructor(options: DoorOptions) {
+    this.#options = options;
+  }
+
+  async open(setup: EndpointSetup): Promise<OpenEndpoint> {
+    const origin = await this.#origin();
+    const name = `${setup.id.replace(/[^\w-]+/g, '.')}.${++this.#count}`;
+    const session = new Session(name, setup, this.#options);
+    this.#sessions.set(name, session);
+    const url = `${origin}/t/${name}`;
+    const shared = {
+      apiKey: this.#keyOf(name),
+      fetch: async (input: string | URL | Request, init?: RequestInit) =>
+        this.#handle(new Request(input, init)),
+      completed: session.completed,
+    };
+    return {
+      of: ({ agent }: EndpointOptions): Endpoint => {
+        const base = agent === undefined ? url : `${url}/agents/${encodeURIComponent(agent)}`;
+        return { ...shared, url, openai: `${base}/v1`, anthropic: base };
+      },
+      use: () => session.use(),
+      close: () => {
+        this.#sessions.delete(name);
+        this.#ends.set(name, setup.ended() ?? 'closed');
+        if (this.#ends.size > REMEMBERED_ENDS) this.#ends.delete(this.#ends.keys().next().value!);
+      },
+    };
+  }
+
+  async close(): Promise<void> {
+    const server = await this.#listening;
+    this.#listening = undefined;
+    if (!server) return;
+    await new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      server.closeAllConnections();
+    });
+  }
+
+  async #handle(request: Request): Promise<Response> {
+    try {
+      const { pathname } = new URL(request.url);
+      const [, name, named, path] = /^\/t\/([^/]+)(?:\/agents\/([^/]+))?(\/.*)$/.exec(pathname) ?? [];
+      if (name === undefined) throw new Refusal(404, 'not_found', `${pathname} is not served here`);
+      this.#checkKey(name, request.headers);
+      const session = this.#sessions.get(name);
+      if (!session) throw trajectoryEnded(this.#ends.get(name) ?? 'some time ago');
+      return await session.handle({
+        method: request.method,
+        path: path!,
+        agent: agentOf(named, request.headers),
+        signal: request.signal,
+        body: () => readBody(request),
+      });
+    } catch (error) {
+      const { status, code, message, headers } =
+        error instanceof Refusal ? error : new Refusal(500, 'internal_error', 'the request failed');
+      return Response.json(chatCompletions.error(status, code, message), { status, headers });
+    }
+  }
+
+  #keyOf(name: string): string {
+    return `rc-${createHmac('sha256', this.#secret).update(name).digest('base64url')}`;
+  }
+
+  #checkKey(name: string, headers: Headers): void {
+    const bearer = /^Bearer (.*)$/i.exec(headers.get('authorization') ?? '')?.[1];
+    const given = Buffer.from(headers.get('x-api-key') ?? bearer ?? '');
+    const right = Buffer.from(this.#keyOf(name));
+    if (given.length === right.length && timingSafeEqual(given, right)) return;
+    throw new Refusal(
+      401,
+      'invalid_api_key',
+      `the key does not open ${name}; send the apiKey of its endpoint`,
+    );
+  }
+
+  async #origin(): Promise<string> {
+    this.#listening ??= this.#listen();
+    const server = await this.#listening;
+    const { publicUrl, host = '127.0.0.1' } = this.#options;
+    if (publicUrl) return publicUrl.replace(/\/$/, '');
+    const { port } = server.address() as AddressInfo;
+    return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+  }
+
+  #listen(): Promise<Server> {
+    const { host = '127.0.0.1', port = 0, secondsPerBody = 60 } = this.#options;
+    return new Promise((resolve, reject) => {
+      const server = serve(
+        {
+          fetch: (request: Request) => this.#handle(request),
+          hostname: host,
+          port,
+          serverOptions: {
+            requestTimeout: 1000 * secondsPerBody,
+            headersTimeout: 1000 * secondsPerBody,
+            connectionsCheckingInterval: Math.min(30_000, 250 * secondsPerBody),
+          },
+        },
+        () => resolve(server as Server),
+      );
+      server.once('error', reject);
+      server.unref();
+    });
+  }
+}
+
+function agentOf(named: string | undefined, headers: Headers): string | undefined {
+  const agent = named === undefined ? headers.get('x-rollcall-agent') : decodeURIComponent(named);
+  if (agent === null) return undefined;
+  if (/^[\w.-]{1,64}$/.test(agent)) return agent;
+  throw new Refusal(
+    400,
+    'invalid_request',
+    `the agent's name is ${JSON.stringify(agent)}; use letters, digits, - and _`,
+  );
+}
+
+async function readBody(request: Request): Promise<unknown> {
+  const length = Number(request.headers.get('content-length') ?? Number.NaN);
+  const text = length <= MOST_BODY_BYTES ? await request.text() : await readBounded(request, length);
+  if (text.trim() === '') return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new BadRequest('the body is not JSON');
+  }
+}
+
+async function readBounded(request: Request, length: number): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = Number.isNaN(length) ? 0 : length;
+  const tooLarge = () =>
+    new Refusal(413, 'body_too_large', `the body is larger than ${MOST_BODY_BYTES / 2 ** 20} MiB`);
+  if (bytes > MOST_BODY_BYTES) throw tooLarge();
+  for await (const chunk of request.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > MOST_BODY_BYTES) throw tooLarge();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

@@ -1,0 +1,17 @@
+/** A request that gets no reply: its status, a word for programs, and a sentence for people. */
+export class Refusal extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(status: number, code: string, message: string, headers: Readonly<Record<string, string>> = {}) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.headers = headers;
+  }
+}
+
+/** OpenAI's and Anthropic's clients try a 409 again unless they are told not to. */
+export const trajectoryEnded = (how: string) =>
+  new Refusal(409, 'trajectory_ended', `this trajectory has ended: ${how}`, { 'x-should-retry': 'false' });
