@@ -41,12 +41,17 @@ export interface RunParts<T = Task> {
   readonly runDir: string;
   /** Trackers that get a copy of the run's metrics; the run directory always has everything. */
   readonly trackers?: readonly Tracker[] | undefined;
-  /** The module that passed these, for `options.json`. */
-  readonly config?: { readonly path: string; readonly sha256: string } | undefined;
+  /** Where these come from, for `options.json`: a module, or options as data by dotted path. */
+  readonly config?: RunSource | undefined;
   /** Stops the run at once; such a run can be resumed. To finish the step first, break out of the loop. */
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
+
+/** A run file that passed values, or the options that YAML and overrides gave. */
+export type RunSource =
+  | { readonly path: string; readonly sha256: string }
+  | { readonly given: Readonly<Record<string, unknown>> };
 
 /** How far a phase of a step has come. */
 export interface Progress {

@@ -12,9 +12,10 @@ import { rollout } from '../rollout.ts';
 import { openChatFormat } from '../run/chat-format.ts';
 import { runPaths } from '../watch/run-directory.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
+import type { GivenWords } from './given-run.ts';
 import { number, whole } from './number.ts';
 import { textOf } from './print-trajectory.ts';
-import { loadRecordedRun, modelOf, readOrigin, wholePath } from './recorded-run.ts';
+import { modelOf, openRunOf, readOrigin, wholePath } from './recorded-run.ts';
 
 interface ChatFlags {
   readonly config?: string;
@@ -27,16 +28,26 @@ export function registerChat(program: Command): void {
     .command('chat')
     .description('talk to the model of a run (its newest checkpoint) or of a directory, tools included')
     .argument('<run>', 'run directory, or a model directory')
-    .option('--config <file>', "run file whose agent's tools are offered; the run's own if not given")
+    .argument('[overrides...]', "changes to the run's options, such as chat.format=hermes")
+    .option(
+      '--config <file>',
+      "run file, YAML or script whose agent's tools are offered; the run's own if not given",
+    )
     .option('--temperature <t>', '0 is greedy', number(0), 0)
     .option('--max-tokens <n>', 'tokens per reply', whole(1), 512)
-    .action((run: string, flags: ChatFlags) => converse(run, flags));
+    .action((run: string, overrides: string[], { config, ...flags }: ChatFlags) =>
+      converse(run, { file: config, overrides }, flags),
+    );
 }
 
-async function converse(name: string, { config, temperature, maxTokens }: ChatFlags): Promise<void> {
+async function converse(
+  name: string,
+  words: GivenWords,
+  { temperature, maxTokens }: ChatFlags,
+): Promise<void> {
   const run = wholePath(name);
   const model = existsSync(runPaths(run).options) ? await modelOf(run) : run;
-  const { tools, chat } = await trainedWith(run, config);
+  const { tools, chat, close } = await trainedWith(run, words);
   const { directory, format } = await openChatFormat(model, {
     chat,
     tools: tools.length > 0,
@@ -72,6 +83,7 @@ async function converse(name: string, { config, temperature, maxTokens }: ChatFl
   } finally {
     terminal.close();
     await server.close();
+    await close();
   }
 }
 
@@ -105,16 +117,17 @@ function conversation(terminal: ReturnType<typeof createInterface>, tools: reado
 /** The tools and the chat format of the run file; a model directory has neither. */
 async function trainedWith(
   run: string,
-  config: string | undefined,
-): Promise<{ tools: readonly Tool[]; chat?: ResolvedOptions['chat'] }> {
+  words: GivenWords,
+): Promise<{ tools: readonly Tool[]; chat?: ResolvedOptions['chat']; close(): Promise<void> }> {
   const isRun = existsSync(runPaths(run).options);
-  if (config === undefined && (!isRun || (await readOrigin(run)).config === null)) {
+  if (words.file === undefined && (!isRun || (await readOrigin(run)).config === null)) {
     if (isRun) await refuseWithoutTools(run, []);
-    return { tools: [] };
+    return { tools: [], close: async () => {} };
   }
-  const { agent: trained, chat } = resolveOptions(await loadRecordedRun(run, config));
+  const { options, close } = await openRunOf(run, words);
+  const { agent: trained, chat } = resolveOptions(options);
   if (isRun) await refuseWithoutTools(run, trained.tools);
-  return { tools: trained.tools, ...(chat ? { chat } : {}) };
+  return { tools: trained.tools, ...(chat ? { chat } : {}), close };
 }
 
 /** Trajectories that are looked at for the tools that the model was offered. */

@@ -14,7 +14,7 @@ import { apiKeyOption } from './api-key.ts';
 import { number, whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { createDisplay } from './progress.ts';
-import { loadRecordedRun, wholePath } from './recorded-run.ts';
+import { openRunOf, wholePath } from './recorded-run.ts';
 
 interface EvalFlags {
   readonly config?: string;
@@ -34,9 +34,10 @@ export function registerEval(program: Command): void {
     .command('eval')
     .description('accuracy of a run, a checkpoint or a model on the validation tasks of a run file')
     .argument('<model>', 'run directory (its newest checkpoint), checkpoint, or model directory')
+    .argument('[overrides...]', "changes to the run's options, such as limits.turns=4")
     .option(
       '--config <file>',
-      "run file with agent, rewards and validation tasks; the run's own if not given",
+      "run file, YAML or script with agent, rewards and validation tasks; the run's own if not given",
     )
     .option(
       '--against <model>',
@@ -54,11 +55,15 @@ export function registerEval(program: Command): void {
       'after',
       '\nExample: rollcall eval runs/after --against runs/before --attempts 4 --temperature 1',
     )
-    .action(async (model: string, flags: EvalFlags) => {
+    .action(async (model: string, overrides: string[], flags: EvalFlags) => {
       const [first, second] = [model, flags.against ?? model].map(wholePath) as [string, string];
-      const options = resolveOptions(await loadRecordedRun(first, flags.config));
-      const one = await evaluateModel(first, options, flags);
-      const other = flags.against === undefined ? undefined : await evaluateModel(second, options, flags);
+      const run = await openRunOf(first, { file: flags.config, overrides });
+      const options = resolveOptions(run.options);
+      const measure = async () => ({
+        one: await evaluateModel(first, options, flags),
+        other: flags.against === undefined ? undefined : await evaluateModel(second, options, flags),
+      });
+      const { one, other } = await measure().finally(run.close);
       const changes = other ? changedTasks(one.groups, other.groups) : undefined;
       if (flags.json) {
         console.log(

@@ -23,10 +23,11 @@ import {
   withoutBytes,
   writeTrajectories,
 } from '../watch/trajectory-store.ts';
+import type { GivenWords } from './given-run.ts';
 import { whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { textOf } from './print-trajectory.ts';
-import { loadRecordedRun, modelOf, readOrigin, wholePath } from './recorded-run.ts';
+import { modelOf, openRunOf, readOrigin, wholePath } from './recorded-run.ts';
 
 interface ForkFlags {
   readonly turn: number;
@@ -48,6 +49,7 @@ export function registerFork(program: Command): void {
     .argument('<step>', 'step', whole(0))
     .argument('<task>', 'task, by its number in the dataset', whole(0))
     .argument('<attempt>', 'attempt at it', whole(0))
+    .argument('[overrides...]', "changes to the run's options, such as limits.turns=4")
     .requiredOption('--turn <k>', 'the first turn to sample again, from 1', whole(1))
     .option(
       '--edit <number=text>',
@@ -62,27 +64,37 @@ export function registerFork(program: Command): void {
       whole(0),
     )
     .option('--checkpoint <step or directory>', "which weights; the run's newest checkpoint if not given")
-    .option('--config <file>', "run file with agent and rewards; the run's own if not given")
+    .option('--config <file>', "run file, YAML or script with agent and rewards; the run's own if not given")
     .option('--json', 'print JSON')
     .addHelpText(
       'after',
       "\nExample: rollcall fork runs/quickstart-1 1 0 0 --turn 3 --edit '4=2538' --attempts 8",
     )
-    .action(async (run: string, step: number, task: number, attempt: number, flags: ForkFlags) => {
-      const { original, directory, groups } = await forkTrajectory(
-        run,
-        {
-          step,
-          position: await positionOf(run, step, task, attempt, flags.began),
-          turn: flags.turn,
-          attempts: flags.attempts,
-          edits: Object.fromEntries(flags.edit.map(readEdit)),
-        },
-        flags,
-      );
-      if (flags.json) console.log(JSON.stringify({ directory, outcomes: groups[0]!.attempts.map(outcome) }));
-      else print(original, flags.turn, groups[0]!, directory);
-    });
+    .action(
+      async (
+        run: string,
+        step: number,
+        task: number,
+        attempt: number,
+        overrides: string[],
+        flags: ForkFlags,
+      ) => {
+        const { original, directory, groups } = await forkTrajectory(
+          run,
+          {
+            step,
+            position: await positionOf(run, step, task, attempt, flags.began),
+            turn: flags.turn,
+            attempts: flags.attempts,
+            edits: Object.fromEntries(flags.edit.map(readEdit)),
+          },
+          { ...flags, words: { file: flags.config, overrides } },
+        );
+        if (flags.json)
+          console.log(JSON.stringify({ directory, outcomes: groups[0]!.attempts.map(outcome) }));
+        else print(original, flags.turn, groups[0]!, directory);
+      },
+    );
 }
 
 export interface Fork {
@@ -99,7 +111,7 @@ export interface Fork {
 export async function forkTrajectory(
   name: string,
   request: ForkRequest,
-  { checkpoint, config, signal }: { checkpoint?: string; config?: string; signal?: AbortSignal } = {},
+  { checkpoint, words, signal }: { checkpoint?: string; words?: GivenWords; signal?: AbortSignal } = {},
 ): Promise<Fork> {
   const run = resolve(name);
   const { step, position, turn, edits } = request;
@@ -108,10 +120,20 @@ export async function forkTrajectory(
   if (!entry) throw new ConfigError(`step ${step} of ${run} has no trajectory ${position}`);
   const { trajectory: original, segments } = await readTrajectory(run, step, entry);
   const model = checkpoint === undefined ? await modelOf(run) : await checkpointAt(run, checkpoint);
-  const options = resolveOptions(await loadRecordedRun(run, config));
+  const opened = await openRunOf(run, words);
+  const options = resolveOptions(opened.options);
   // The dialogue may show images of the run; those of the fork are kept with them.
   const images = imageBlobs(runPaths(run).blobs);
-  const { directory: folder, server, format, limits } = await openPolicy(model, options, images);
+  const policy = openPolicy(model, options, images);
+  const {
+    directory: folder,
+    server,
+    format,
+    limits,
+  } = await policy.catch(async (error: unknown) => {
+    await opened.close();
+    throw error;
+  });
   try {
     const groups = await rollout({
       name: 'fork',
@@ -141,6 +163,7 @@ export async function forkTrajectory(
     return { original, directory, groups: groups as readonly Group[] };
   } finally {
     await server.close();
+    await opened.close();
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { reasonOf, shown, valueAt } from '../lib/setting.ts';
-import { resolveRun } from '../options/resolve-run.ts';
 import { KNOWN_OPTIONS } from '../options/schema.ts';
+import { resolveWords, splitWords } from './given-run.ts';
 
 /** `rollcall options`: every option with its default; `--explain` adds the reason for it. */
 export function registerOptions(program: Command): void {
@@ -11,8 +11,7 @@ export function registerOptions(program: Command): void {
     .argument('[words...]', 'a YAML file, and overrides such as limits.turns=4 or data.train_batch_size=256')
     .option('--explain', 'why each default is what it is')
     .action(async (words: string[], { explain }: { explain?: boolean }) => {
-      const { file, overrides } = splitWords(words);
-      const { options, given, notes, refused } = await resolveRun({ ...(file && { file }), overrides });
+      const { options, given, notes, refused } = await resolveWords(splitWords(words));
       for (const [path, schema] of KNOWN_OPTIONS) {
         const from = given.get(path);
         console.log(
@@ -23,15 +22,4 @@ export function registerOptions(program: Command): void {
       for (const note of notes) console.log(`# ${note}`);
       for (const line of refused) console.log(`# refused: ${line}`);
     });
-}
-
-/** A word with `=` or `~` is an override; the other, at most one, is the file. */
-export function splitWords(words: readonly string[]): {
-  readonly file?: string;
-  readonly overrides: string[];
-} {
-  const isOverride = (word: string) => /^[~+]|^[\w.@/-]+=/.test(word);
-  const [file, ...others] = words.filter((word) => !isOverride(word));
-  const overrides = words.filter((word) => isOverride(word) || others.includes(word));
-  return { ...(file !== undefined && { file }), overrides };
 }

@@ -1,16 +1,16 @@
 import type { Command } from 'commander';
 import pc from 'picocolors';
-import { resolveOptions } from '../options.ts';
+import { type ResolvedOptions, resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import type { Algorithm } from '../training/algorithm.ts';
 import { USUAL } from '../training/algorithm-settings.ts';
 import { createBatch } from '../training/batch.ts';
 import { assignCredit } from '../training/credit.ts';
 import type { Group, Scored } from '../types.ts';
+import { openGivenRun, splitWords } from './given-run.ts';
 import { whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { LEGEND, printTrajectory } from './print-trajectory.ts';
-import { loadRunFile } from './run-file.ts';
 
 interface PreviewFlags {
   readonly task: number;
@@ -21,15 +21,17 @@ export function registerPreview(program: Command): void {
   program
     .command('preview')
     .description('one task, two attempts, no training: turns, masks, tool calls, rewards, advantages')
-    .argument('<config>', 'run file (a module that exports `options`)')
+    .argument('<words...>', 'a run file, YAML file or verl script, and overrides such as limits.turns=4')
     .option('--task <n>', 'which task of the dataset', whole(0), 0)
     .option('--attempts <n>', 'how many attempts', whole(1), 2)
     .addHelpText('after', '\nExample: rollcall preview examples/calculator/train.ts')
-    .action((config: string, flags: PreviewFlags) => preview(config, flags));
+    .action(async (words: string[], flags: PreviewFlags) => {
+      const { options, close } = await openGivenRun(splitWords(words));
+      await preview(resolveOptions(options), flags).finally(close);
+    });
 }
 
-async function preview(config: string, { task, attempts }: PreviewFlags): Promise<void> {
-  const options = resolveOptions(await loadRunFile(config));
+async function preview(options: ResolvedOptions, { task, attempts }: PreviewFlags): Promise<void> {
   const { server, format, images, limits } = await openPolicy(options.model, options);
   try {
     const [group] = await rollout({

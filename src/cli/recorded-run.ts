@@ -4,15 +4,15 @@ import { readFile } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import { loadModelFiles } from '../chat/model-files.ts';
 import { ConfigError } from '../errors.ts';
-import type { TrainOptions } from '../options.ts';
+import type { RunSource } from '../options.ts';
 import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
+import { type GivenRun, type GivenWords, openGivenRun, openRecorded } from './given-run.ts';
 import type { Decode } from './print-trajectory.ts';
-import { loadRunFile } from './run-file.ts';
 
 /** What `options.json` says about where a run came from. */
 export interface RunOrigin {
   readonly model: string;
-  readonly config: { readonly path: string; readonly sha256: string } | null;
+  readonly config: RunSource | null;
   readonly workingDirectory?: string;
   /** The validation set, in the folder of an evaluation; the settings of evaluations in that of a run. */
   readonly evaluation?: unknown;
@@ -48,22 +48,26 @@ export async function decoderOf(run: string): Promise<Decode> {
 let loading: Promise<unknown> = Promise.resolve();
 
 /**
- * The options of the run file that a run recorded, or of `config`. Paths in the recorded file are relative to the directory
- * in which the run was started, so this process goes there; paths that the user gave must be resolved before.
+ * The run that `words` give (a run file, YAML or script, with overrides), or else the one that a run recorded, with those
+ * overrides. Paths in what was recorded are relative to the directory in which the run was started, so this process goes
+ * there; paths that the user gave must be resolved before.
  */
-export function loadRecordedRun(run: string, config?: string): Promise<TrainOptions> {
+export function openRunOf(
+  run: string,
+  { file, overrides }: GivenWords = { overrides: [] },
+): Promise<GivenRun> {
   const load = async () => {
-    if (config !== undefined) return loadRunFile(config);
-    const { config: recorded, workingDirectory } = await readOrigin(run);
-    if (recorded === null || !existsSync(recorded.path)) {
-      const why =
-        recorded === null
-          ? 'does not say which run file it came from'
-          : `came from ${recorded.path}, which is gone`;
+    if (file !== undefined) return openGivenRun({ file, overrides });
+    const { config, workingDirectory } = await readOrigin(run);
+    const isGone = config !== null && 'path' in config && !existsSync(config.path);
+    if (config === null || isGone) {
+      const why = isGone
+        ? `came from ${config.path}, which is gone`
+        : 'does not say which run file it came from';
       throw new ConfigError(`${run} ${why}; name one with --config`);
     }
     if (workingDirectory !== undefined && existsSync(workingDirectory)) process.chdir(workingDirectory);
-    return loadRunFile(recorded.path);
+    return openRecorded(config, overrides);
   };
   const result = loading.catch(() => {}).then(load);
   loading = result;

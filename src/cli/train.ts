@@ -1,63 +1,79 @@
 import type { Command } from 'commander';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
-import { assembleRun } from '../options/assemble.ts';
 import { findMissingServers } from '../options/missing-servers.ts';
-import { parseOverrides } from '../options/overrides.ts';
 import { PLAIN } from '../options/plain-options.ts';
-import { type ResolvedRun, resolveRun } from '../options/resolve-run.ts';
 import type { TrainOptions } from '../options.ts';
 import { driveTraining } from './drive.ts';
-import { splitWords } from './options.ts';
+import {
+  assembleGiven,
+  type GivenWords,
+  hydraFile,
+  isRunFile,
+  openGivenRun,
+  refuse,
+  resolveWords,
+  splitWords,
+} from './given-run.ts';
 import { createDisplay, type ProgressDisplay } from './progress.ts';
-import { loadRunFile } from './run-file.ts';
 import { notEmpty } from './text.ts';
 
 interface TrainFlags {
   readonly resume?: boolean;
   readonly dryRun?: boolean;
   readonly run?: string;
+  readonly configPath?: string;
+  readonly configName?: string;
+  readonly multirun?: boolean;
 }
 
 const EXAMPLES = `
 Examples:
   rollcall train examples/calculator/train.ts --run runs/calculator
   rollcall train run.yaml limits.turns=4 optimizer.learningRate=1e-5
+  rollcall train run_qwen2.5-3b_gsm8k_multiturn.sh --dry-run
   rollcall train algorithm.adv_estimator=grpo data.train_files=train.parquet … --dry-run`;
 
 export function registerTrain(program: Command): void {
   program
     .command('train')
-    .description("train by a run file (.ts), a YAML file, or overrides alone, in our words or in verl's")
-    .argument('[words...]', 'a run file or YAML file, and overrides such as limits.turns=4')
+    .description(
+      "train by a run file (.ts), a YAML file, a script of verl's (.sh), or overrides alone, in our words or in verl's",
+    )
+    .argument('[words...]', 'a run file, YAML file or verl script, and overrides such as limits.turns=4')
     .option('--resume', 'continue the run from its latest checkpoint')
     .option('--run <dir>', 'run directory, instead of the one in the file', notEmpty)
     .option('--dry-run', 'check the options, print them as JSON, list what is missing outside; start nothing')
     .addHelpText('after', EXAMPLES)
+    .option('--config-path <dir>', "Hydra's: the folder of --config-name")
+    .option('--config-name <name>', "Hydra's: a YAML file, with or without its ending")
+    .option('--multirun', "Hydra's sweeps: not here")
     .action(async (words: string[], flags: TrainFlags) => {
+      if (flags.multirun)
+        throw new ConfigError('--multirun is not understood: start rollcall train once for each combination');
       const { file, overrides } = splitWords(words);
-      if (file !== undefined && /\.m?[jt]s$/.test(file)) await trainRunFile(file, overrides, flags);
-      else await trainDescribed({ ...(file !== undefined && { file }), overrides }, flags);
+      const named = hydraFile(flags.configPath, flags.configName);
+      if (file !== undefined && named !== undefined)
+        throw new ConfigError(`two files are given: ${file} and, by --config-name, ${named}; give one`);
+      const given = { file: file ?? named, overrides };
+      if (isRunFile(given.file)) await trainRunFile(given, flags);
+      else await trainDescribed(given, flags);
     });
 }
 
-/** A run file passes values; overrides may change its plain options. */
-async function trainRunFile(file: string, overrides: readonly string[], flags: TrainFlags): Promise<void> {
-  const given = await loadRunFile(file);
-  const options = withFlags({ ...given, ...overridden(given, overrides) }, flags);
+async function trainRunFile(given: GivenWords, flags: TrainFlags): Promise<void> {
+  const { options: passed } = await openGivenRun(given);
+  const options = withFlags(passed, flags);
   if (flags.dryRun) {
     const plain = Object.fromEntries(Object.entries(options).filter(([name]) => name in PLAIN));
-    console.log(JSON.stringify({ file, runDir: options.runDir, ...plain }, null, 2));
+    console.log(JSON.stringify({ file: given.file, runDir: options.runDir, ...plain }, null, 2));
     return;
   }
   await drive(options);
 }
 
-async function trainDescribed(
-  request: { file?: string; overrides: readonly string[] },
-  flags: TrainFlags,
-): Promise<void> {
-  const resolved = await resolveRun(request);
+async function trainDescribed(given: GivenWords, flags: TrainFlags): Promise<void> {
+  const resolved = await resolveWords(given);
   for (const note of resolved.notes) console.error(note);
   if (flags.dryRun) {
     for (const line of resolved.refused) console.error(`not yet: ${line}`);
@@ -67,10 +83,7 @@ async function trainDescribed(
     return;
   }
   refuse(resolved);
-  const { options, close } = await assembleRun(resolved.options, {
-    directory: process.cwd(),
-    warn: console.error,
-  });
+  const { options, close } = await assembleGiven(resolved);
   try {
     await drive(withFlags(options, flags), { steps: resolved.options.loggers.includes('console') });
   } finally {
@@ -95,31 +108,3 @@ const withFlags = <T>(options: TrainOptions<T>, { resume, run }: TrainFlags): Tr
   ...(resume ? { resume } : {}),
   ...(run === undefined ? {} : { runDir: run }),
 });
-
-function refuse({ refused, missing }: ResolvedRun): void {
-  const hub = (line: string) => line.includes('looked for on the hub');
-  const wrong = [...refused, ...missing.filter((line) => !hub(line))];
-  if (wrong.length > 0)
-    throw new ConfigError(`this run cannot start:\n${wrong.map((line) => `  ${line}`).join('\n')}`);
-}
-
-/** Overrides of a run file: the plain options only, merged group by group. */
-function overridden(given: TrainOptions, overrides: readonly string[]): Record<string, unknown> {
-  const changes: Record<string, unknown> = {};
-  for (const override of parseOverrides(overrides)) {
-    if (override.kind === 'unset')
-      throw new ConfigError(`${override.source}: a run file's options can be set, not removed`);
-    const [group, ...rest] = override.key.split('.');
-    if (!(group! in PLAIN)) {
-      throw new ConfigError(
-        `${override.source}: a run file passes ${group} as code; overrides change ${Object.keys(PLAIN).join(', ')}`,
-      );
-    }
-    if (rest.length === 0) changes[group!] = override.value;
-    else {
-      const before = (changes[group!] ?? given[group as keyof TrainOptions] ?? {}) as object;
-      changes[group!] = { ...before, [rest.join('.')]: override.value };
-    }
-  }
-  return changes;
-}

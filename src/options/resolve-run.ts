@@ -30,6 +30,8 @@ export interface RunRequest {
   /** A YAML file in either vocabulary, or both. */
   readonly file?: string;
   readonly overrides: readonly string[];
+  /** Options of a recorded run, by dotted path, in place of a file. */
+  readonly recorded?: Readonly<Record<string, unknown>>;
   readonly environment?: Readonly<Record<string, string | undefined>>;
   exists?(path: string): boolean;
 }
@@ -39,6 +41,8 @@ export interface ResolvedRun {
   readonly options: DescribedRun;
   /** Our options that were set, each with the key under which it was given. */
   readonly given: ReadonlyMap<string, string>;
+  /** The same options with their values: what `options.json` keeps. */
+  readonly values: Readonly<Record<string, unknown>>;
   /** One line for each key that changes nothing here, and why. */
   readonly notes: readonly string[];
   /** What must exist outside for the run to start: files, servers, keys. */
@@ -63,7 +67,9 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   const environment = request.environment ?? process.env;
   const exists = request.exists ?? existsSync;
   const overrides = parseOverrides(request.overrides);
-  const file = request.file ? await readYamlLeaves(request.file, isWholeValue) : [];
+  const file = request.file
+    ? await readYamlLeaves(request.file, isWholeValue)
+    : recordedLeaves(request.recorded ?? {});
   const given = [
     ...withoutUnset(interpolate(file, environment), overrides).map((leaf) => classify(leaf, 'file')),
     ...lastOfEach(overrides).map((leaf) => classify(leaf, 'command line')),
@@ -105,7 +111,9 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     for (const [path, value] of Object.entries(reading.set ?? {})) put(path, near(path, value, from), from);
   };
   const near = (path: string, value: unknown, { place }: Given) =>
-    place === 'file' && PATHS.has(path) ? besideFile(value, request.file!, exists) : value;
+    place === 'file' && request.file !== undefined && PATHS.has(path)
+      ? besideFile(value, request.file, exists)
+      : value;
 
   for (const from of given) {
     if (!from.row) put(from.key, near(from.key, from.value, from), from);
@@ -119,10 +127,18 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
   return {
     options,
     given: new Map([...entries].map(([path, { from }]) => [path, from.key])),
+    values: Object.fromEntries([...entries].map(([path, { value }]) => [path, value])),
     notes,
     missing: findMissing(options, environment, exists),
     refused: [...refused, ...wrongMode(options), ...unusedOrder(options, entries)],
   };
+}
+
+/** JSON has no infinity: what it made null is left to its default. */
+function recordedLeaves(recorded: Readonly<Record<string, unknown>>): Leaf[] {
+  return Object.entries(recorded)
+    .filter(([path, value]) => wrongWithOption(path, value) === undefined)
+    .map(([key, value]) => ({ key, value, where: 'options.json' }));
 }
 
 /** Options that name files which a run reads. */

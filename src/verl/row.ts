@@ -15,6 +15,7 @@ export interface Reading {
 /** Types of the options that rows look at; the schema has checked them. */
 interface ReadOptions {
   readonly tasksPerStep: number;
+  readonly attemptsPerTask: number;
   readonly 'trainer.options': Readonly<Record<string, unknown>>;
 }
 

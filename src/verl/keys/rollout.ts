@@ -1,6 +1,6 @@
 import { ConfigError } from '../../errors.ts';
 import { ENGINES } from '../../inference/engines.ts';
-import { flag, number, orNull, text } from '../../lib/setting.ts';
+import { between, flag, number, orNull, text } from '../../lib/setting.ts';
 import { always, anything, means, noEffect, notYet, same, shown, type VerlRow, word } from '../row.ts';
 import { AGENT_ARGUMENTS } from './agent-arguments.ts';
 import { NEEDS_SERVER_FLAG, orNoLimit } from './words.ts';
@@ -16,6 +16,7 @@ const LOG_LEVELS = {
   warning: 'warning',
   error: 'error',
 };
+const OVER_SAMPLE = 'actor_rollout_ref.rollout.over_sample_rate';
 const FORMATS = 'chatml, hermes, qwen3_coder, gpt-oss, glm, llama3_json, …';
 
 export const ROLLOUT_KEYS: readonly VerlRow[] = [
@@ -281,7 +282,29 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
   ),
   notYet('actor_rollout_ref.rollout.val_kwargs.top_p', 1, 0.6, 'truncated sampling in evaluation only'),
   notYet('actor_rollout_ref.rollout.val_kwargs.top_k', -1, 20, 'truncated sampling in evaluation only'),
-  notYet('actor_rollout_ref.rollout.over_sample_rate', 0, 0.1, 'over-sampling and dropping the slowest'),
+  means(
+    OVER_SAMPLE,
+    ['mode.kind', 'mode.extraAttempts', 'attemptsPerTask'],
+    between(0, 0.99),
+    [0, 0.1],
+    (rate, { option }) => {
+      const started = option('attemptsPerTask');
+      const dropped = Math.floor(rate * started);
+      if (dropped === 0) return { note: `${OVER_SAMPLE}=${rate}: of ${started} attempts none is dropped` };
+      if (option('mode.kind') !== 'synchronous')
+        return { refuse: `${OVER_SAMPLE}=${rate} cannot be had in the mode ${shown(option('mode.kind'))}` };
+      return {
+        'mode.kind': 'over-sample',
+        'mode.extraAttempts': dropped,
+        attemptsPerTask: started - dropped,
+      };
+    },
+    {
+      note: 'rollout.n attempts at a task are started, and this share of them, the slowest, is dropped',
+      late: true,
+      beside: { 'actor_rollout_ref.rollout.n': 16 },
+    },
+  ),
   always('actor_rollout_ref.rollout.calculate_log_probs', true, false, 'the engine always reports log-probs'),
   always(
     'actor_rollout_ref.rollout.logprobs_mode',
