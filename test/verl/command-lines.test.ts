@@ -59,7 +59,9 @@ actor_rollout_ref:
 `);
     expect(options.tools.file).toBe('<path_to_tool_yaml_file>');
     expect(options.chat.format).toBe('auto');
-    expect(missing).toContain('tools.file: there is no file <path_to_tool_yaml_file>');
+    expect(missing).toContainEqual(
+      expect.stringContaining('tools.file: there is no file <path_to_tool_yaml_file>'),
+    );
   });
 
   test('adv_estimator = grpo, and need_tools_kwargs', async () => {
@@ -214,6 +216,7 @@ reward_shaping:
 `);
     expect(options.rewards.shaping).toEqual({
       enabled: true,
+      per: 'trajectory',
       toolCallSuccess: 0.1,
       validReasoning: 0.05,
       invalidToolCall: -0.1,
