@@ -1,12 +1,12 @@
-import OpenAI from 'openai';
-import { type AgentContext, agent, rollout, type Tool, tool } from 'rollcall';
+import { type AgentContext, agent, rollout, tool } from 'rollcall';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { CLIENTS } from './endpoint-clients.ts';
 
 const { tokenizer, format } = byteModel();
 
-const add: Tool = tool({
+const add = tool({
   name: 'add',
   description: 'Adds.',
   input: z.object({ a: z.number(), b: z.number() }),
@@ -16,28 +16,32 @@ const add: Tool = tool({
 const call = (name: string, input: object) =>
   `<tool_call>${JSON.stringify({ name, arguments: input })}</tool_call>`;
 
+const QUESTION = '1 + 2?';
+
 /** One attempt of an agent against a scripted engine. */
 async function play(
-  run: (context: AgentContext<{ question: string }>) => Promise<void>,
+  run: (context: AgentContext) => Promise<unknown>,
   reply: ScriptedEngineOptions['reply'],
+  options: Partial<Parameters<typeof rollout>[0]> = {},
 ) {
   const server = scriptedEngine({ tokenizer, reply });
   const [group] = await rollout({
-    tasks: [{ index: 0, task: { question: '1 + 2?' } }],
+    tasks: [{ index: 0, task: {} }],
     attempts: 1,
     step: 1,
-    agent: agent(run, { tools: [add] }),
+    agent: agent(async (context) => void (await run(context)), { tools: [add] }),
     server,
     format,
     rewards: [],
     seed: 1,
+    ...options,
   });
   return { trajectory: group!.attempts[0]!.trajectory, server };
 }
 
-async function own({ model, task, tools }: AgentContext<{ question: string }>) {
+async function own({ model, tools }: AgentContext) {
   const chat = model.chat({ system: 'S', tools });
-  chat.user(task.question);
+  chat.user(QUESTION);
   for (;;) {
     const reply = await chat.sample();
     if (reply.final) return;
@@ -45,54 +49,36 @@ async function own({ model, task, tools }: AgentContext<{ question: string }>) {
   }
 }
 
-/** The same loop by the plain client. */
-async function chatClient(client: OpenAI, question: string) {
-  const messages: OpenAI.ChatCompletionMessageParam[] = [
-    { role: 'system', content: 'S' },
-    { role: 'user', content: question },
-  ];
-  const { name, description, parameters } = add.schema.function;
-  for (;;) {
-    const { choices } = await client.chat.completions.create({
-      model: 'policy',
-      messages,
-      tools: [{ type: 'function', function: { name, description, parameters: { ...parameters } } }],
-    });
-    const { message } = choices[0]!;
-    messages.push(message);
-    if (!message.tool_calls) return;
-    for (const made of message.tool_calls) {
-      if (made.type !== 'function') throw new Error(made.type);
-      const { a, b } = JSON.parse(made.function.arguments) as { a: number; b: number };
-      messages.push({ role: 'tool', tool_call_id: made.id, content: String(a + b) });
-    }
-  }
-}
-
+/** Words and a call, a call that cannot be read, one of a tool that does not exist, two at once, an answer. */
 const SCRIPT = [
-  call('add', { a: 1, b: 2 }),
-  call('add', { a: 1 }).slice(0, -20),
-  call('add', { a: 3, b: 4 }),
+  `Let me see.${call('add', { a: 1, b: 2 })}`,
+  'Hm. <tool_call>{"name": "add", "arguments": {"a"</tool_call>',
+  call('multiply', { a: 1 }),
+  `<think>both</think>${call('add', { a: 3, b: 4 })}${call('add', { b: 6, a: 5 })}`,
   'It is 7.',
 ];
+const script: ScriptedEngineOptions['reply'] = ({ turn }) => SCRIPT[turn]!;
 
-test.each(['over HTTP', 'without a socket'])(
-  'the openai client samples the tokens of an own loop, %s',
-  async (how) => {
-    const expected = await play(own, ({ turn }) => SCRIPT[turn]!);
-    const { trajectory } = await play(
-      async ({ endpoint, task }) => {
-        const { openai, apiKey, fetch } = await endpoint();
-        await chatClient(
-          new OpenAI({ baseURL: openai, apiKey, ...(how === 'over HTTP' ? {} : { fetch }) }),
-          task.question,
-        );
-      },
-      ({ turn }) => SCRIPT[turn]!,
-    );
-    expect(trajectory.end).toEqual({ kind: 'completed' });
+test.each(Object.entries(CLIENTS))('%s samples the tokens of an own loop', async (_, client) => {
+  const expected = await play(own, script);
+  const { trajectory } = await play(async ({ endpoint, tools }) => {
+    const { fetch: _, ...overHttp } = await endpoint();
+    expect(await client(overHttp, { system: 'S', question: QUESTION, tools })).toBe('It is 7.');
+  }, script);
+  expect(trajectory.end).toEqual({ kind: 'completed' });
+  expect(trajectory.segments).toEqual(expected.trajectory.segments);
+  expect(trajectory.turns.map(({ toolRuns }) => toolRuns.map(({ result }) => result))).toEqual(
+    expected.trajectory.turns.map(({ toolRuns }) => toolRuns.map(({ result }) => result)),
+  );
+  expect(trajectory.endpoint).toEqual({ requests: 3, forcedSampling: 0, ignoredFields: {} });
+});
+
+test('without a socket, the clients do the same', async () => {
+  const expected = await play(own, script);
+  for (const client of Object.values(CLIENTS)) {
+    const { trajectory } = await play(async ({ endpoint, tools }) => {
+      await client(await endpoint(), { system: 'S', question: QUESTION, tools });
+    }, script);
     expect(trajectory.segments).toEqual(expected.trajectory.segments);
-    expect(trajectory.turns).toHaveLength(4);
-    expect(trajectory.endpoint).toEqual({ requests: 3, forcedSampling: 0, ignoredFields: {} });
-  },
-);
+  }
+});

@@ -69,7 +69,7 @@ export interface EndpointSetup {
   /** The number of tokens of a prompt. */
   countTokens(request: Pick<ServeRequest, 'messages' | 'toolSchemas'>): number;
   /** The text and log-prob of each token of a reply. */
-  tokensOf(reply: ChatReply): { readonly text: string; readonly logprob: number }[];
+  tokensOf(reply: Pick<ChatReply, 'ids' | 'logprobs'>): { readonly text: string; readonly logprob: number }[];
   /** Stores an image that a message shows. */
   image(bytes: Uint8Array): Promise<ImageRef>;
   /** The trajectory's own reward. */

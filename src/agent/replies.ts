@@ -173,7 +173,9 @@ export class Replies {
         seed: hashSeed(seed, step, taskIndex, attempt, reply, ...(chat === 0 ? [] : [chat])),
       },
       signal,
-      ...(onTokens ? { onTokens } : {}),
+      ...(onTokens
+        ? { onTokens: (ids: Int32Array, logprobs: Float32Array) => onTokens(turn, ids, logprobs) }
+        : {}),
       place: { step, task: taskIndex, attempt, turn },
     };
     return generateWhole(server, request, clock);

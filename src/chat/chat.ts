@@ -16,6 +16,7 @@ import type {
   Untrained,
 } from '../types.ts';
 import type { ChatFormat, Reply } from './format.ts';
+import { type ReplyPart, ReplyParts } from './reply-parts.ts';
 import type { Prompt, ReplySampler, SampledReply, SampleOptions } from './reply-sampler.ts';
 import { expansion, type Rendered, type TokenSpan, Transcript } from './transcript.ts';
 
@@ -63,6 +64,8 @@ export interface Chat {
   append(...messages: readonly Message[]): void;
   /** The model's next reply. Ends the trajectory, and does not return, when a limit leaves no room for one. */
   sample(options?: SampleOptions): Promise<ChatReply>;
+  /** The next reply, piece by piece as it is sampled; the generator returns the whole. Breaking out gives the reply up. */
+  stream(options?: SampleOptions): AsyncGenerator<ReplyPart, ChatReply, void>;
   /** Runs a reply's calls at once, and queues results and descriptions of problems in the order of the calls. */
   runTools(reply: ChatReply): Promise<readonly ToolRun[]>;
   /** Ends the trajectory, and does not return, if a limit leaves no room to obey the reply. For calls run outside. */
@@ -189,18 +192,52 @@ class Conversation implements Chat {
     this.#queued.push(...messages);
   }
 
-  async sample(options: SampleOptions = {}): Promise<ChatReply> {
+  async sample({ onDelta, ...options }: SampleOptions = {}): Promise<ChatReply> {
     if (this.#sampling) throw new Error('sample() was called while a reply of the same chat is on its way');
-    const { sampler, ended } = this.#setup;
+    const { sampler, format, ended } = this.#setup;
     this.#sampling = true;
     try {
       ended.throwIfAborted();
       const { transcript, prompt } = this.#prompt();
-      const reply = this.#take(transcript, await sampler.sample(prompt, options));
+      const parts = onDelta && new ReplyParts(format.streamReply(this.#schemas, this.#calls), onDelta);
+      const onTokens = parts && { onTokens: parts.push.bind(parts) };
+      const reply = this.#take(transcript, await sampler.sample(prompt, { ...options, ...onTokens }));
       ended.throwIfAborted();
+      if (reply.finish !== 'abort') parts?.end(reply);
       return reply;
     } finally {
       this.#sampling = false;
+    }
+  }
+
+  async *stream(options: SampleOptions = {}): AsyncGenerator<ReplyPart, ChatReply, void> {
+    const parts: ReplyPart[] = [];
+    const gone = new AbortController();
+    const signal = options.signal ? AbortSignal.any([options.signal, gone.signal]) : gone.signal;
+    let wake = () => {};
+    const onDelta = (part: ReplyPart) => {
+      options.onDelta?.(part);
+      parts.push(part);
+      wake();
+    };
+    let isDone = false;
+    const reply = this.sample({ ...options, signal, onDelta }).finally(() => {
+      isDone = true;
+      wake();
+    });
+    reply.catch(() => {}); // thrown below
+    try {
+      while (!isDone || parts.length > 0) {
+        const part = parts.shift();
+        if (part) yield part;
+        else
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+      }
+      return await reply;
+    } finally {
+      gone.abort(); // breaking out of the loop gives the reply up
     }
   }
 

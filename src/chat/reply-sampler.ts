@@ -5,6 +5,7 @@
  */
 import type { GenerateResult, SamplingParams } from '../inference/server.ts';
 import type { ImageRef, ToolCall, ToolRun, Untrained } from '../types.ts';
+import type { ReplyPart } from './reply-parts.ts';
 
 export interface ReplySampler {
   /** The model's reply to a prompt: a new turn of the trajectory. */
@@ -32,11 +33,13 @@ export interface SampleOptions extends Partial<Omit<SamplingParams, 'seed' | 'st
   readonly trained?: boolean;
   /** Gives the reply up. What was sampled so far is recorded, and not trained. */
   readonly signal?: AbortSignal | undefined;
+  /** Called with pieces of the reply as they are sampled; the last one comes when the reply is recorded. */
+  readonly onDelta?: ((part: ReplyPart) => void) | undefined;
 }
 
-export interface SamplerOptions extends SampleOptions {
-  /** Called with tokens as they are sampled. */
-  onTokens?(ids: Int32Array, logprobs: Float32Array): void;
+export interface SamplerOptions extends Omit<SampleOptions, 'onDelta'> {
+  /** Called with the number of the turn and tokens, as they are sampled. */
+  onTokens?(turn: number, ids: Int32Array, logprobs: Float32Array): void;
 }
 
 export interface SampledReply extends GenerateResult {

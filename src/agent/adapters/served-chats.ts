@@ -4,7 +4,8 @@
  * only what is new is encoded. If the chat has gone on since, or goes on at this moment, a fork of it takes the tokens up to
  * there as its context. Any other list is a new chat. Forks and new chats are new segments.
  */
-import type { Chat, ChatReply, OutsideRun } from '../../chat/chat.ts';
+import type { Chat, ChatReply, OutsideRun, ReplyHandle } from '../../chat/chat.ts';
+import type { ReplyPart } from '../../chat/reply-parts.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, Problem, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
@@ -66,14 +67,23 @@ export class ServedChats {
   /** The next reply that is the framework's to answer. */
   async #sample(chat: Chat, request: ServeRequest): Promise<Pick<Served, 'reply' | 'answered'>> {
     const { sampling, toolSchemas, answersUnreadable = false, answersUnknown = false } = request;
+    const onDelta = sampling.onDelta && outsideParts(request, sampling.onDelta);
+    let said = ''; // words beside calls that are answered here: a client that streams has them already
     for (;;) {
-      const reply = await chat.sample(sampling);
+      const reply = await chat.sample({ ...sampling, onDelta });
       sampling.signal?.throwIfAborted();
-      if (reply.final) return { reply, answered: [] };
+      const content = said + reply.content;
+      if (reply.final) return { reply: { ...reply, content }, answered: [] };
       chat.checkRoom(reply);
       const answered = answersUnknown ? unknownCalls(reply, toolSchemas) : [];
       const isUnreadable = reply.problems.length > 0 && !answersUnreadable;
-      if (reply.toolCalls.length > answered.length || isUnreadable) return { reply, answered };
+      if (reply.toolCalls.length > answered.length || isUnreadable) {
+        return { reply: { ...reply, content }, answered };
+      }
+      if (reply.content !== '') {
+        said = `${content}\n`;
+        onDelta?.({ ...NOTHING, turn: reply.turn, content: '\n' });
+      }
       chat.answer(reply, answered);
     }
   }
@@ -179,7 +189,31 @@ function problemOf({ name }: ToolCall, message: string, tools: readonly ToolSche
 }
 
 /** A chat numbers its own calls; frameworks take ids for unique among all the messages they hold. */
-const outsideId = ({ turn }: ChatReply, { id }: ToolCall): string => `${id}_turn_${turn}`;
+const outsideId = ({ turn }: ReplyHandle, { id }: { readonly id: string }): string => `${id}_turn_${turn}`;
+
+/** Parts of replies as the framework gets them: with its ids, and without the calls that are answered here. */
+function outsideParts({ toolSchemas, answersUnknown }: ServeRequest, onDelta: (part: ReplyPart) => void) {
+  const offered = new Set(toolSchemas.map((schema) => schema.function.name));
+  const places = new Map<string, number>();
+  return (part: ReplyPart) => {
+    const passed = part.toolCalls.filter(({ name }) => !answersUnknown || offered.has(name));
+    const toolCalls = passed.map((call) => {
+      const id = outsideId(part, call);
+      const index = places.get(id) ?? places.size;
+      places.set(id, index);
+      return { ...call, id, index };
+    });
+    onDelta({ ...part, toolCalls });
+  };
+}
+
+const NOTHING: Omit<ReplyPart, 'turn'> = {
+  content: '',
+  reasoning: '',
+  toolCalls: [],
+  ids: new Int32Array(),
+  logprobs: new Float32Array(),
+};
 
 /** The id under which a framework gets a call that could not be read. */
 export const problemId = (reply: ChatReply, index: number): string => `problem_${reply.turn}_${index}`;

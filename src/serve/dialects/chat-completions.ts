@@ -1,66 +1,83 @@
 /** OpenAI's Chat Completions: `POST /v1/chat/completions`. */
 import type { Message, ToolCall, ToolSchema } from '../../types.ts';
 import { readContent } from './content.ts';
-import type { Asked, Dialect, GivenReply, ReadContext } from './dialect.ts';
+import {
+  type Asked,
+  type Dialect,
+  event,
+  type GivenPart,
+  type GivenReply,
+  type GivenToken,
+  type ReadContext,
+  secondsNow,
+  type WantedSchema,
+} from './dialect.ts';
 import type { Fields } from './fields.ts';
+import { argumentsOf, openaiError, plainText, readShape, readStops, toolSchema } from './shared.ts';
 
 export const chatCompletions: Dialect = {
   idPrefix: 'chatcmpl-',
 
   async read(body, context): Promise<Asked> {
     const choice = body.get('tool_choice');
-    const maxTokens = body.number('max_tokens');
     const tools = readTools(body);
-    const format = body.object('response_format');
-    const ignored: string[] = [];
-    if (choice !== undefined && choice !== 'auto' && choice !== 'none') ignored.push('tool_choice');
-    if (format && format.text('type') !== 'text') ignored.push('response_format');
     const asked = {
       messages: await readMessages(body, context),
       tools: choice === 'none' ? [] : tools,
       failedCalls: new Set<string>(),
       shape: readShape(body),
-      maxTokens: body.number('max_completion_tokens') ?? maxTokens,
+      maxTokens: body.number('max_completion_tokens') ?? body.number('max_tokens'),
       stopStrings: readStops(body.get('stop')),
+      schema: schemaOf(body),
       count: body.number('n') ?? 1,
       stream: body.flag('stream'),
+      streamUsage: body.object('stream_options')?.flag('include_usage'),
       logprobs: body.flag('logprobs'),
       model: body.text('model') ?? 'policy',
     };
-    return { ...asked, ignored: [...ignored, ...body.unread] };
+    const isForced = choice !== undefined && choice !== 'auto' && choice !== 'none';
+    return { ...asked, ignored: [...(isForced ? ['tool_choice'] : []), ...body.unread] };
   },
 
-  write: (replies, asked) => ({
-    id: replies[0]!.id,
+  write: (id, replies, { model }) => ({
+    id,
     object: 'chat.completion',
-    created: seconds(),
-    model: asked.model,
+    created: secondsNow(),
+    model,
     choices: replies.map((reply, index) => ({
       index,
       message: messageOf(reply),
       finish_reason: FINISH[reply.finish],
-      logprobs: reply.tokens ? { content: reply.tokens.map(tokenOf), refusal: null } : null,
+      logprobs: logprobsOf(reply.tokens),
     })),
     usage: usageOf(replies),
   }),
 
-  error: (status, code, message) => ({
-    error: { message, type: ERROR_TYPES[status] ?? 'server_error', param: null, code },
-  }),
+  events(id, { model, count, streamUsage }) {
+    const head = { id, object: 'chat.completion.chunk', created: secondsNow(), model };
+    const chunk = (index: number, delta: object, rest: object = { finish_reason: null }) =>
+      event({ ...head, choices: [{ index, delta, ...rest }] });
+    return {
+      begin: () =>
+        Array.from({ length: count }, (_, index) => chunk(index, { role: 'assistant', content: '' })).join(
+          '',
+        ),
+      part: (index, part) =>
+        chunk(index, deltaOf(part), { finish_reason: null, logprobs: logprobsOf(part.tokens) }),
+      end: (replies) => {
+        const finish = replies.map((reply, index) =>
+          chunk(index, {}, { finish_reason: FINISH[reply.finish] }),
+        );
+        const usage = streamUsage ? event({ ...head, choices: [], usage: usageOf(replies) }) : '';
+        return `${finish.join('')}${usage}data: [DONE]\n\n`;
+      },
+    };
+  },
+
+  error: openaiError,
 };
 
 const FINISH = { stop: 'stop', length: 'length', calls: 'tool_calls' } as const;
-
-const ERROR_TYPES: Readonly<Record<number, string>> = {
-  400: 'invalid_request_error',
-  401: 'authentication_error',
-  404: 'invalid_request_error',
-  409: 'conflict_error',
-  413: 'invalid_request_error',
-  429: 'rate_limit_error',
-};
-
-export const seconds = () => Math.floor(Date.now() / 1000);
 
 function messageOf({ content, reasoning, calls }: GivenReply) {
   return {
@@ -80,17 +97,46 @@ function messageOf({ content, reasoning, calls }: GivenReply) {
   };
 }
 
-const tokenOf = ({ text, logprob }: { readonly text: string; readonly logprob: number }) => ({
-  token: text,
-  logprob,
-  bytes: [...Buffer.from(text)],
-  top_logprobs: [],
-});
+/** The first piece of a call has its id and name. */
+function deltaOf({ content, reasoning, toolCalls }: GivenPart) {
+  return {
+    ...(content === '' ? {} : { content }),
+    ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+    ...(toolCalls.length === 0
+      ? {}
+      : {
+          tool_calls: toolCalls.map(({ index, id, name, arguments: text, isFirst }) => ({
+            index,
+            ...(isFirst ? { id, type: 'function' } : {}),
+            function: { ...(isFirst ? { name } : {}), arguments: text },
+          })),
+        }),
+  };
+}
+
+function logprobsOf(tokens: readonly GivenToken[] | undefined) {
+  if (!tokens) return null;
+  const content = tokens.map(({ text, logprob }) => ({
+    token: text,
+    logprob,
+    bytes: [...Buffer.from(text)],
+    top_logprobs: [],
+  }));
+  return { content, refusal: null };
+}
 
 function usageOf(replies: readonly GivenReply[]) {
   const prompt = replies[0]!.promptTokens;
   const completion = replies.reduce((sum, { replyTokens }) => sum + replyTokens, 0);
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+}
+
+function schemaOf(body: Fields): WantedSchema | undefined {
+  const format = body.object('response_format');
+  const type = format?.text('type');
+  if (type === undefined || type === 'text') return undefined;
+  const given = format?.object('json_schema')?.get('schema');
+  return { field: 'response_format', schema: (given ?? { type: 'object' }) as WantedSchema['schema'] };
 }
 
 async function readMessages(body: Fields, context: ReadContext): Promise<Message[]> {
@@ -139,25 +185,6 @@ function readReply(message: Fields, content: Message['content'], names: Map<stri
   };
 }
 
-/** A reply has no images. */
-export function plainText(content: Message['content']): string {
-  if (typeof content === 'string') return content;
-  return content.map((part) => (part.type === 'text' ? part.text : '')).join('');
-}
-
-/** The arguments of a call in a history. Text that is no JSON object is kept as text: the history is only shown to the model. */
-export function argumentsOf(text: string): ToolCall['arguments'] {
-  try {
-    const value: unknown = text === '' ? {} : JSON.parse(text);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-      return value as Record<string, unknown>;
-    }
-  } catch {
-    // below
-  }
-  return { text };
-}
-
 function readTools(body: Fields): ToolSchema[] {
   return body.objects('tools').map((tool) => {
     if (tool.text('type') !== 'function') tool.refuse('type', 'use "function"');
@@ -169,38 +196,4 @@ function readTools(body: Fields): ToolSchema[] {
       given.get('strict'),
     );
   });
-}
-
-/** `$schema` names a language, and tells the model nothing. */
-export function toolSchema(
-  name: string,
-  description = '',
-  schema: unknown = undefined,
-  strict: unknown = undefined,
-): ToolSchema {
-  const { $schema: _, ...parameters } = (schema ?? { type: 'object', properties: {} }) as Record<
-    string,
-    unknown
-  >;
-  return {
-    type: 'function',
-    function: { name, description, parameters, ...(typeof strict === 'boolean' ? { strict } : {}) },
-  };
-}
-
-export function readShape(body: Fields): Asked['shape'] {
-  return {
-    temperature: body.number('temperature'),
-    topP: body.number('top_p'),
-    topK: body.number('top_k'),
-    minP: body.number('min_p'),
-    presencePenalty: body.number('presence_penalty'),
-    frequencyPenalty: body.number('frequency_penalty'),
-    repetitionPenalty: body.number('repetition_penalty'),
-  };
-}
-
-export function readStops(stop: unknown): readonly string[] | undefined {
-  if (stop === undefined) return undefined;
-  return [stop].flat().filter((text): text is string => typeof text === 'string' && text !== '');
 }

@@ -1,8 +1,9 @@
 /**
  * A dialect is the form in which a client asks for replies: Chat Completions, Responses, Messages. It reads a body into our
- * words and writes a reply back; it knows neither trajectories nor tokens.
+ * words and writes a reply back, whole or piece by piece; it knows neither trajectories nor tokens.
  */
-import type { ImageRef, Message, ToolSchema } from '../../types.ts';
+import type { ReplyPart } from '../../chat/reply-parts.ts';
+import type { ImageRef, JsonSchema, Message, ToolSchema } from '../../types.ts';
 import type { Fields } from './fields.ts';
 
 /** What a body asks for, in our words. */
@@ -15,12 +16,18 @@ export interface Asked {
   readonly shape: Shape;
   readonly maxTokens?: number | undefined;
   readonly stopStrings?: readonly string[] | undefined;
+  /** A schema that the reply must follow. */
+  readonly schema?: WantedSchema | undefined;
   /** How many replies. */
   readonly count: number;
   readonly stream: boolean;
+  /** Whether the last event of a stream counts the tokens. */
+  readonly streamUsage?: boolean | undefined;
   readonly logprobs: boolean;
   /** The name that the body gives the model, for the answer. */
   readonly model: string;
+  /** How many of the first messages are not part of what a later request continues by the id of its response. */
+  readonly instructions?: number | undefined;
   /** Fields that have no effect here. */
   readonly ignored: readonly string[];
 }
@@ -35,10 +42,14 @@ export interface Shape {
   readonly repetitionPenalty?: number | undefined;
 }
 
+export interface WantedSchema {
+  /** The field that asks for it, which is ignored where the engine cannot obey it. */
+  readonly field: string;
+  readonly schema: JsonSchema;
+}
+
 /** A reply as a client gets it. */
 export interface GivenReply {
-  /** The dialect's own id of the response. */
-  readonly id: string;
   readonly content: string;
   readonly reasoning: string;
   readonly calls: readonly GivenCall[];
@@ -46,7 +57,7 @@ export interface GivenReply {
   readonly promptTokens: number;
   readonly replyTokens: number;
   /** The text and log-prob of each token, if they were asked for. */
-  readonly tokens?: readonly { readonly text: string; readonly logprob: number }[] | undefined;
+  readonly tokens?: readonly GivenToken[] | undefined;
 }
 
 export interface GivenCall {
@@ -56,9 +67,29 @@ export interface GivenCall {
   readonly arguments: string;
 }
 
+export interface GivenToken {
+  readonly text: string;
+  readonly logprob: number;
+}
+
 /** What reading a body needs from outside. */
 export interface ReadContext {
   image(bytes: Uint8Array): Promise<ImageRef>;
+  /** The dialogue of an earlier response, its reply included. */
+  previous(id: string): readonly Message[];
+}
+
+/** A piece of a reply; `tokens` if log-probs were asked for. */
+export interface GivenPart extends Pick<ReplyPart, 'content' | 'reasoning' | 'toolCalls'> {
+  readonly tokens?: readonly GivenToken[] | undefined;
+}
+
+/** Writes the events of one streamed answer, as text. */
+export interface EventWriter {
+  begin(): string;
+  /** `reply` is its number, where more than one was asked for. */
+  part(reply: number, part: GivenPart): string;
+  end(replies: readonly GivenReply[]): string;
 }
 
 export interface Dialect {
@@ -66,7 +97,15 @@ export interface Dialect {
   readonly idPrefix: string;
   read(body: Fields, context: ReadContext): Promise<Asked>;
   /** The body of a whole answer; one reply unless more were asked for. */
-  write(replies: readonly GivenReply[], asked: Asked): object;
+  write(id: string, replies: readonly GivenReply[], asked: Asked): object;
+  /** The same answer as events. */
+  events(id: string, asked: Asked): EventWriter;
   /** The body of an error. */
   error(status: number, code: string, message: string): object;
 }
+
+/** A server-sent event; Chat Completions does not name its events. */
+export const event = (data: object, name?: string): string =>
+  `${name === undefined ? '' : `event: ${name}\n`}data: ${JSON.stringify(data)}\n\n`;
+
+export const secondsNow = () => Math.floor(Date.now() / 1000);

@@ -19,6 +19,10 @@ export class Fields {
     this.#path = path;
   }
 
+  get value(): object {
+    return this.#value;
+  }
+
   /** Names of the fields that have a value and were not read. */
   get unread(): string[] {
     return Object.keys(this.#value).filter((name) => !this.#read.has(name) && this.#value[name] !== null);

@@ -6,21 +6,13 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { serve } from '@hono/node-server';
-import type {
-  Door,
-  Endpoint,
-  EndpointOptions,
-  EndpointRules,
-  EndpointSetup,
-  OpenEndpoint,
-} from '../../agent/endpoint.ts';
+import type { Door, Endpoint, EndpointOptions, EndpointSetup, OpenEndpoint } from '../../agent/endpoint.ts';
 import { BadRequest } from '../bad-request.ts';
-import { chatCompletions } from '../dialects/chat-completions.ts';
 import { Refusal, trajectoryEnded } from './refusal.ts';
-import { Session } from './session.ts';
+import { dialectOf, refuse, Session, type SessionOptions } from './session.ts';
 
 /** Where the door listens, and what it does with requests that training cannot simply obey. */
-export interface DoorOptions extends EndpointRules {
+export interface DoorOptions extends SessionOptions {
   readonly host?: string;
   /** 0 takes a free one. */
   readonly port?: number;
@@ -89,10 +81,12 @@ class EndpointDoor implements Door {
   }
 
   async #handle(request: Request): Promise<Response> {
+    let dialect = dialectOf('');
     try {
       const { pathname } = new URL(request.url);
       const [, name, named, path] = /^\/t\/([^/]+)(?:\/agents\/([^/]+))?(\/.*)$/.exec(pathname) ?? [];
       if (name === undefined) throw new Refusal(404, 'not_found', `${pathname} is not served here`);
+      dialect = dialectOf(path!);
       this.#checkKey(name, request.headers);
       const session = this.#sessions.get(name);
       if (!session) throw trajectoryEnded(this.#ends.get(name) ?? 'some time ago');
@@ -104,9 +98,7 @@ class EndpointDoor implements Door {
         body: () => readBody(request),
       });
     } catch (error) {
-      const { status, code, message, headers } =
-        error instanceof Refusal ? error : new Refusal(500, 'internal_error', 'the request failed');
-      return Response.json(chatCompletions.error(status, code, message), { status, headers });
+      return refuse(error, dialect);
     }
   }
 

@@ -1,3 +1,6 @@
+import { ConfigError, DatasetError } from '../../errors.ts';
+import { messageOf } from '../../lib/error-message.ts';
+
 /** A request that gets no reply: its status, a word for programs, and a sentence for people. */
 export class Refusal extends Error {
   readonly status: number;
@@ -15,3 +18,13 @@ export class Refusal extends Error {
 /** OpenAI's and Anthropic's clients try a 409 again unless they are told not to. */
 export const trajectoryEnded = (how: string) =>
   new Refusal(409, 'trajectory_ended', `this trajectory has ended: ${how}`, { 'x-should-retry': 'false' });
+
+/** What a client is told of an error. */
+export function refusalOf(error: unknown): Refusal {
+  if (error instanceof Refusal) return error;
+  const message = messageOf(error);
+  if (error instanceof ConfigError || error instanceof DatasetError || error instanceof RangeError) {
+    return new Refusal(400, 'invalid_request', message);
+  }
+  return new Refusal(500, 'internal_error', message);
+}

@@ -2,14 +2,17 @@
 import type { Completion, EndpointRules, EndpointSetup } from '../../agent/endpoint.ts';
 import type { ServeRequest } from '../../agent/serve-request.ts';
 import type { ChatReply, ReplyHandle } from '../../chat/chat.ts';
-import { ConfigError, DatasetError } from '../../errors.ts';
-import { messageOf } from '../../lib/error-message.ts';
-import type { EndpointUse } from '../../types.ts';
+import type { ReplyPart } from '../../chat/reply-parts.ts';
+import type { EndpointUse, Message } from '../../types.ts';
 import { BadRequest } from '../bad-request.ts';
 import { chatCompletions } from '../dialects/chat-completions.ts';
-import type { Asked, Dialect, GivenReply } from '../dialects/dialect.ts';
+import type { Asked, Dialect, GivenReply, ReadContext } from '../dialects/dialect.ts';
 import { Fields } from '../dialects/fields.ts';
-import { Refusal, trajectoryEnded } from './refusal.ts';
+import { messages } from '../dialects/messages.ts';
+import { responses } from '../dialects/responses.ts';
+import { eventStream } from './event-stream.ts';
+import { models } from './models.ts';
+import { Refusal, refusalOf, trajectoryEnded } from './refusal.ts';
 
 /** A request to a session: the rest of its path, who asks, and its body. */
 export interface SessionRequest {
@@ -21,7 +24,20 @@ export interface SessionRequest {
   body(): Promise<unknown>;
 }
 
-const DIALECTS: Readonly<Record<string, Dialect>> = { '/v1/chat/completions': chatCompletions };
+export interface SessionOptions extends EndpointRules {
+  /** Whether the engine can hold a reply to a schema. */
+  readonly constrains?: boolean | undefined;
+}
+
+const DIALECTS: Readonly<Record<string, Dialect>> = {
+  '/v1/chat/completions': chatCompletions,
+  '/v1/responses': responses,
+  '/v1/messages': messages,
+};
+
+/** The dialect of a path, for errors too. */
+export const dialectOf = (path: string): Dialect =>
+  DIALECTS[path] ?? (path.startsWith('/v1/messages') ? messages : chatCompletions);
 
 /** More replies to one request than any agent needs. */
 const MOST_REPLIES = 16;
@@ -29,16 +45,20 @@ const MOST_REPLIES = 16;
 export class Session {
   readonly completed: Promise<Completion>;
   readonly #setup: EndpointSetup;
-  readonly #rules: EndpointRules;
+  readonly #options: SessionOptions;
   readonly #name: string;
+  /** The reply of each response, by its id. */
   readonly #replies = new Map<string, ReplyHandle>();
+  /** The dialogue of each response, for those that continue it by its id. */
+  readonly #dialogues = new Map<string, readonly Message[]>();
   readonly #use = { requests: 0, forcedSampling: 0, ignoredFields: {} as Record<string, number> };
   #complete: (completion: Completion) => void = () => {};
+  #responses = 0;
 
-  constructor(name: string, setup: EndpointSetup, rules: EndpointRules) {
+  constructor(name: string, setup: EndpointSetup, options: SessionOptions) {
     this.#name = name;
     this.#setup = setup;
-    this.#rules = rules;
+    this.#options = options;
     this.completed = new Promise((resolve) => {
       this.#complete = resolve;
     });
@@ -49,121 +69,168 @@ export class Session {
   }
 
   async handle(request: SessionRequest): Promise<Response> {
-    const dialect = DIALECTS[request.path];
     try {
-      const how = this.#setup.ended();
-      if (how !== undefined) throw trajectoryEnded(how);
-      if (request.method === 'POST' && dialect) return await this.#reply(request, dialect);
-      if (request.method === 'GET' && request.path.startsWith('/v1/models')) return models(request.path);
-      if (request.method === 'POST') return await this.#report(request);
-      throw new Refusal(404, 'not_found', `${request.method} ${request.path} is not served here`);
+      this.#throwIfEnded();
+      return await this.#answer(request);
     } catch (error) {
-      return this.refuse(error, dialect);
+      if (!(error instanceof Refusal)) this.#throwIfEnded(); // that is why it failed
+      throw error;
     }
   }
 
-  /** The answer to a request that failed, in the words of its dialect. */
-  refuse(error: unknown, dialect: Dialect = chatCompletions): Response {
+  #throwIfEnded(): void {
     const how = this.#setup.ended();
-    const { status, code, message, headers } =
-      how !== undefined && !(error instanceof Refusal) ? trajectoryEnded(how) : refusalOf(error);
-    return Response.json(dialect.error(status, code, message), { status, headers });
+    if (how !== undefined) throw trajectoryEnded(how);
+  }
+
+  #answer(request: SessionRequest): Promise<Response> | Response {
+    const { method, path } = request;
+    const dialect = DIALECTS[path];
+    if (method === 'POST' && dialect) return this.#reply(request, dialect);
+    if (method === 'POST' && path === '/v1/messages/count_tokens') return this.#count(request);
+    if (method === 'POST') return this.#report(request);
+    if (method === 'GET' && path.startsWith('/v1/models')) return models(path);
+    throw notServed(request);
   }
 
   async #reply(request: SessionRequest, dialect: Dialect): Promise<Response> {
     this.#use.requests++;
-    const asked = await dialect.read(new Fields(await request.body()), { image: this.#setup.image });
-    this.#countIgnored(asked.ignored);
-    const serve = this.#serveRequest(asked, request);
-    const count = Math.min(asked.count, MOST_REPLIES);
-    const replies = await Promise.all(Array.from({ length: count }, () => this.#setup.reply(serve)));
-    return Response.json(
-      dialect.write(
-        replies.map((reply) => this.#given(reply, dialect, asked)),
-        asked,
-      ),
-    );
+    const asked = await dialect.read(new Fields(await request.body()), this.#reading);
+    const id = `${dialect.idPrefix}${this.#name}.${++this.#responses}`;
+    const ask = async (number: number, signal: AbortSignal, onDelta?: (part: ReplyPart) => void) => {
+      const reply = await this.#setup.reply(this.#serveRequest(asked, request.agent, { signal, onDelta }));
+      if (number === 0) this.#keep(id, reply, asked);
+      return this.#given(reply, asked);
+    };
+    const serve = this.#serveRequest(asked, request.agent, {});
+    this.#countRequest(asked, serve);
+    const numbers = Array.from({ length: Math.min(asked.count, MOST_REPLIES) }, (_, number) => number);
+    if (asked.stream) {
+      const partOf = ({ turn: _, ids, logprobs, ...part }: ReplyPart) => ({
+        ...part,
+        tokens: asked.logprobs ? this.#setup.tokensOf({ ids, logprobs }) : undefined,
+      });
+      return eventStream(dialect, dialect.events(id, asked), request.signal, (signal, send) =>
+        Promise.all(numbers.map((number) => ask(number, signal, (part) => send(number, partOf(part))))),
+      );
+    }
+    const replies = await Promise.all(numbers.map((number) => ask(number, request.signal)));
+    return Response.json(dialect.write(id, replies, asked));
   }
 
-  #serveRequest(asked: Asked, { agent, signal }: SessionRequest): ServeRequest {
-    const { messages, tools, failedCalls, maxTokens, stopStrings } = asked;
+  get #reading(): ReadContext {
     return {
-      messages,
+      image: (bytes) => this.#setup.image(bytes),
+      previous: (id) => {
+        const known = this.#dialogues.get(id);
+        if (known) return known;
+        throw new BadRequest(
+          `previous_response_id is ${JSON.stringify(id)}; this trajectory has no such response`,
+        );
+      },
+    };
+  }
+
+  #serveRequest(
+    asked: Asked,
+    agent: string | undefined,
+    streaming: Pick<ServeRequest['sampling'], 'signal' | 'onDelta'>,
+  ): ServeRequest {
+    const { messages: dialogue, tools, failedCalls, maxTokens, stopStrings, schema } = asked;
+    const constraint =
+      schema && this.#options.constrains ? { kind: 'jsonSchema' as const, schema: schema.schema } : undefined;
+    return {
+      messages: dialogue,
       toolSchemas: tools,
       failedCalls,
       agent,
       answersUnreadable: true,
       answersUnknown: true,
-      trainsRepeated: this.#rules.abandoned === 'train',
+      trainsRepeated: this.#options.abandoned === 'train',
       sampling: {
         ...this.#shape(asked.shape),
         ...(maxTokens === undefined ? {} : { maxTokens }),
         ...(stopStrings === undefined ? {} : { stopStrings }),
-        signal,
+        ...(constraint ? { constraint } : {}),
+        ...streaming,
       },
     };
   }
 
-  /** What is left of the sampling options that differ from the run's. */
+  /** The sampling options that are obeyed though they differ from the run's. */
   #shape(shape: Asked['shape']) {
-    const run = this.#setup.sampling;
-    const names = Object.keys(shape) as (keyof Asked['shape'])[];
-    const others = names.filter((name) => shape[name] !== undefined && shape[name] !== run[name]);
-    if (others.length === 0) return {};
-    switch (this.#rules.sampling) {
-      case 'exclude':
-        return Object.fromEntries(others.map((name) => [name, shape[name]]));
-      case 'force':
-        this.#use.forcedSampling++;
-        return {};
-      case 'refuse': {
-        const told = others.map((name) => `${name} is ${shape[name]} and the run's is ${run[name]}`);
-        throw new BadRequest(`${told.join('; ')}; leave it out (endpoint.sampling is refuse)`);
-      }
-    }
+    if (this.#options.sampling !== 'exclude') return {};
+    return Object.fromEntries(this.#others(shape).map((name) => [name, shape[name]]));
   }
 
-  #countIgnored(names: readonly string[]): void {
-    if (names.length > 0 && this.#rules.unknownFields === 'refuse') {
+  #others(shape: Asked['shape']) {
+    const names = Object.keys(shape) as (keyof Asked['shape'])[];
+    return names.filter((name) => shape[name] !== undefined && shape[name] !== this.#setup.sampling[name]);
+  }
+
+  /** Counts what is not obeyed, or refuses it. */
+  #countRequest({ shape, schema, ignored }: Asked, { sampling }: ServeRequest): void {
+    const others = this.#others(shape);
+    if (others.length > 0 && this.#options.sampling === 'force') this.#use.forcedSampling++;
+    if (others.length > 0 && this.#options.sampling === 'refuse') {
+      const told = others.map(
+        (name) => `${name} is ${shape[name]}, and the run's is ${this.#setup.sampling[name]}`,
+      );
+      throw new BadRequest(`${told.join('; ')}; leave it out (endpoint.sampling is refuse)`);
+    }
+    const names = [...ignored, ...(schema && !sampling.constraint ? [schema.field] : [])];
+    if (names.length > 0 && this.#options.unknownFields === 'refuse') {
       throw new BadRequest(`${names.join(', ')} has no effect here (endpoint.unknownFields is refuse)`);
     }
     const counts = this.#use.ignoredFields;
     for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
   }
 
-  #given(reply: ChatReply, dialect: Dialect, asked: Asked): GivenReply {
-    const id = `${dialect.idPrefix}${this.#name}.${reply.turn}`;
-    this.#replies.set(id, { turn: reply.turn });
+  /** Remembers a reply under the id of its response. */
+  #keep(id: string, { turn, content, toolCalls }: ChatReply, asked: Asked): void {
+    this.#replies.set(id, { turn });
+    if (asked.instructions === undefined) return;
+    const reply: Message = { role: 'assistant', content, ...(toolCalls.length === 0 ? {} : { toolCalls }) };
+    this.#dialogues.set(id, [...asked.messages.slice(asked.instructions), reply]);
+  }
+
+  #given(reply: ChatReply, { logprobs }: Asked): GivenReply {
     const calls = reply.toolCalls.map((call) => ({ ...call, arguments: JSON.stringify(call.arguments) }));
     return {
-      id,
       content: reply.content,
       reasoning: reply.reasoning,
       calls,
       finish: reply.finish === 'length' ? 'length' : calls.length > 0 ? 'calls' : 'stop',
       promptTokens: reply.promptTokens,
       replyTokens: reply.ids.length,
-      tokens: asked.logprobs ? this.#setup.tokensOf(reply) : undefined,
+      tokens: logprobs ? this.#setup.tokensOf(reply) : undefined,
     };
+  }
+
+  async #count(request: SessionRequest): Promise<Response> {
+    const asked = await messages.read(new Fields(await request.body()), this.#reading);
+    const tokens = this.#setup.countTokens({ messages: asked.messages, toolSchemas: asked.tools });
+    return Response.json({ input_tokens: tokens });
   }
 
   /** Rewards and the end, told from outside. */
   async #report(request: SessionRequest): Promise<Response> {
-    const [, what, id, act] =
-      /^\/(reward|complete|replies)(?:\/([^/]+)\/(reward|exclude))?$/.exec(request.path) ?? [];
-    if (what === undefined || (what === 'replies') !== (id !== undefined)) {
-      throw new Refusal(404, 'not_found', `${request.method} ${request.path} is not served here`);
-    }
+    const pattern = /^\/(?:(reward|complete)|replies\/([^/]+)\/(reward|exclude))$/;
+    const [, what, id, act] = pattern.exec(request.path) ?? [];
+    if (what === undefined && id === undefined) throw notServed(request);
     const body = new Fields((await request.body()) ?? {});
+    const value = () => body.need('value', body.number('value'));
     if (what === 'complete') this.#completeWith(body);
-    else if (what === 'reward') this.#setup.reward(body.need('value', body.number('value')));
-    else {
-      const reply = this.#replies.get(decodeURIComponent(id!));
-      if (!reply) throw new Refusal(404, 'not_found', `no reply of this trajectory has the id ${id}`);
-      if (act === 'exclude') this.#setup.excludeReply(reply);
-      else this.#setup.rewardReply(reply, body.need('value', body.number('value')));
-    }
+    else if (what === 'reward') this.#setup.reward(value());
+    else if (act === 'exclude') this.#setup.excludeReply(this.#replyNamed(id!));
+    else this.#setup.rewardReply(this.#replyNamed(id!), value());
     return Response.json({ ok: true });
+  }
+
+  #replyNamed(id: string): ReplyHandle {
+    const reply = this.#replies.get(decodeURIComponent(id));
+    if (reply) return reply;
+    throw new Refusal(404, 'not_found', `no reply of this trajectory has the id ${id}`);
   }
 
   #completeWith(body: Fields): void {
@@ -176,34 +243,11 @@ export class Session {
   }
 }
 
-function refusalOf(error: unknown): Refusal {
-  if (error instanceof Refusal) return error;
-  const message = messageOf(error);
-  if (error instanceof ConfigError || error instanceof DatasetError) {
-    return new Refusal(400, 'invalid_request', message);
-  }
-  return new Refusal(500, 'internal_error', message);
-}
+const notServed = ({ method, path }: SessionRequest) =>
+  new Refusal(404, 'not_found', `${method} ${path} is not served here`);
 
-/** OpenAI's and Anthropic's fields in one object. */
-const POLICY = {
-  id: 'policy',
-  object: 'model',
-  type: 'model',
-  display_name: 'policy',
-  created: 0,
-  created_at: '1970-01-01T00:00:00Z',
-  owned_by: 'rollcall',
-};
-
-function models(path: string): Response {
-  if (path !== '/v1/models')
-    return Response.json({ ...POLICY, id: decodeURIComponent(path.slice('/v1/models/'.length)) });
-  return Response.json({
-    object: 'list',
-    data: [POLICY],
-    has_more: false,
-    first_id: POLICY.id,
-    last_id: POLICY.id,
-  });
+/** The answer to a request that failed, in the words of its dialect. */
+export function refuse(error: unknown, dialect: Dialect): Response {
+  const { status, code, message, headers } = refusalOf(error);
+  return Response.json(dialect.error(status, code, message), { status, headers });
 }
