@@ -8,10 +8,12 @@ import { tinyModel } from '../test/tiny-model.ts';
 import { solver as aiSdk } from './agents/ai-sdk.ts';
 import { solver as langgraph } from './agents/langgraph.ts';
 import { solver as openaiAgents } from './agents/openai-agents.ts';
+import { solver as python } from './agents/python.ts';
 import { solver as toolLoop } from './agents/tool-loop.ts';
 import { options } from './agents/train.ts';
+import { solver as url } from './agents/url.ts';
 
-const SOLVERS = { toolLoop, langgraph, aiSdk, openaiAgents };
+const SOLVERS = { toolLoop, langgraph, aiSdk, openaiAgents, url, python };
 
 test.each(Object.entries(SOLVERS))(
   'the example %s solves a problem, told what its calculator does not take',

@@ -710,7 +710,7 @@ describe('how a trajectory ends', () => {
     expect(lost.reward).toBeUndefined();
   });
 
-  test('failed(agent): recorded, not retried; in the first step it stops the run', async () => {
+  test('failed(agent): recorded, not retried; too large a share, or the first where that is asked, stops the rollout', async () => {
     let runs = 0;
     const faulty = agent<Question>(() => {
       runs++;
@@ -727,6 +727,38 @@ describe('how a trajectory ends', () => {
     await expect(stopped).rejects.toThrow(ConfigError);
     await expect(stopped).rejects.toThrow(/the agent threw in .*attempt-\d: task.qestion is undefined/);
     await expect(stopped).rejects.toMatchObject({ cause: expect.any(TypeError) }); // with the agent's own stack
+    const all = rollout(setUp({ agent: faulty, attempts: 4 }).options);
+    await expect(all).rejects.toThrow(/3 of 4 attempts failed \(agent\).* task.qestion is undefined/);
+    await expect(all).rejects.toMatchObject({ cause: expect.any(TypeError) });
+    let attempts = 0;
+    const flaky = agent<Question>(async ({ model }) => {
+      if (++attempts === 2) throw new Error('ECONNRESET');
+      const chat = model.chat();
+      chat.user('go');
+      await chat.sample();
+    });
+    const [group] = await rollout(setUp({ agent: flaky, attempts: 4 }).options);
+    expect(group!.attempts.filter(({ reward: value }) => value === undefined)).toHaveLength(1);
+  });
+
+  test('an agent that allows few attempts at once has no more of them, and their time runs from their start', async () => {
+    const clock = virtualClock();
+    let [running, most] = [0, 0];
+    const slow = agent<Question>(
+      async ({ model, clock: time }) => {
+        most = Math.max(most, ++running);
+        await sleep(time, 400_000);
+        running--;
+        const chat = model.chat();
+        chat.user('go');
+        await chat.sample();
+      },
+      { atOnce: 2 },
+    );
+    const [group] = await rollout(setUp({ agent: slow, attempts: 6, clock }).options);
+    expect(most).toBe(2);
+    expect(group!.attempts.map(({ trajectory }) => trajectory.end.kind)).toEqual(Array(6).fill('completed'));
+    expect(() => agent(() => {}, { name: 'none', atOnce: 0 })).toThrow(/atOnce of agent 'none' is 0/);
   });
 
   test('failed(reward): retried, then the attempt has no reward', async () => {

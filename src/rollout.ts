@@ -55,11 +55,11 @@ export class Rollout<T> implements GroupRollout<T> {
   #progress: Progress<T>;
 
   constructor(options: SharedOptions<T>) {
-    const { clock = realClock(), concurrency = 256, rewards, failures = {}, signal } = options;
+    const { agent, clock = realClock(), concurrency = 256, rewards, failures = {}, signal } = options;
     checkRewards(rewards);
     this.#options = options;
     this.#clock = clock;
-    this.#slots = semaphore(concurrency);
+    this.#slots = semaphore(Math.min(concurrency, agent.atOnce ?? concurrency));
     this.#stopping = signal ? AbortSignal.any([signal, this.#stop.signal]) : this.#stop.signal;
     setMaxListeners(0, this.#stopping); // every trajectory listens
     this.#progress = countProgress<T>(options.onProgress, 0, 0);
@@ -72,7 +72,7 @@ export class Rollout<T> implements GroupRollout<T> {
   begin(step: number, attempts: number): void {
     const { onProgress, stopOnAgentFailure = false } = this.#options;
     this.#progress = countProgress<T>(onProgress, step, attempts);
-    this.#failures.begin(attempts, stopOnAgentFailure === 'step-1' ? step <= 1 : stopOnAgentFailure);
+    this.#failures.begin(attempts, stopOnAgentFailure);
   }
 
   /** A group to train on. Throws if too many attempts have failed, or if nothing scores them. */

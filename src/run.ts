@@ -150,7 +150,7 @@ export class Run<T extends object> {
       groups,
       notices: [
         ...(update ? notices.ofUpdate(groups.length, update) : []),
-        ...notices.ofStep(step, all),
+        ...notices.ofStep(step, all, plain),
         ...records.takeTrackerNotices(),
       ],
     };

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createProject } from '../src/cli/init.ts';
 
 /** Mastra needs Node 22 and 132 MB; `npm run prove agents` makes and runs its project. */
-const KINDS = ['tool-loop', 'ai-sdk', 'langgraph', 'openai-agents'];
+const KINDS = ['tool-loop', 'ai-sdk', 'langgraph', 'openai-agents', 'url', 'python'];
 
 let folder: string;
 beforeAll(async () => {

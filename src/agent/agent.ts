@@ -1,4 +1,5 @@
 import type { Chat, ChatStart, ReplyHandle } from '../chat/chat.ts';
+import { ConfigError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { Span, Task, Trajectory } from '../types.ts';
@@ -55,6 +56,8 @@ export interface Agent<T = Task> {
   readonly name: string;
   /** What the agent can offer the model: for checks before the run and for `rollcall chat`. */
   readonly tools: readonly Tool[];
+  /** Attempts in progress at once, if it is fewer than the run's `concurrency`: an agent may be a process. */
+  readonly atOnce?: number;
   run(context: AgentContext<T>): Promise<void>;
 }
 
@@ -62,6 +65,8 @@ export interface Agent<T = Task> {
 export interface AgentOptions {
   readonly name?: string;
   readonly tools?: readonly Tool[];
+  /** Attempts in progress at once; the rest wait, and their time does not run. */
+  readonly atOnce?: number;
 }
 
 /**
@@ -70,8 +75,17 @@ export interface AgentOptions {
  */
 export function agent<T = Task>(
   run: (context: AgentContext<T>) => Promise<void> | void,
-  { name = 'agent', tools = [] }: AgentOptions = {},
+  { name = 'agent', tools = [], atOnce }: AgentOptions = {},
 ): Agent<T> {
   checkToolNames(tools);
-  return { kind: 'agent', name, tools, run: async (context) => run(context) };
+  if (atOnce !== undefined && !(Number.isInteger(atOnce) && atOnce > 0)) {
+    throw new ConfigError(`atOnce of agent '${name}' is ${atOnce}; use a whole number of 1 or more`);
+  }
+  return {
+    kind: 'agent',
+    name,
+    tools,
+    ...(atOnce === undefined ? {} : { atOnce }),
+    run: async (context) => run(context),
+  };
 }

@@ -120,7 +120,6 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
         limits,
         sampling: { ...options.sampling, temperature: flags.temperature },
         concurrency: options.concurrency,
-        stopOnAgentFailure: true,
         onProgress: ({ finished, total, sampledTokens }) =>
           display.progress({ step: 0, phase: 'evaluation', done: finished, total, tokens: sampledTokens }),
       });

@@ -26,6 +26,8 @@ const KINDS: Readonly<Record<string, Kind>> = {
   },
   'openai-agents': { files: ['calculate.ts'], packages: ['@openai/agents-core', 'zod'] },
   mastra: { files: ['calculate.ts'], packages: ['@mastra/core', 'zod'] },
+  url: { files: ['calculate.ts'], packages: ['openai'] },
+  python: { files: ['solve.py'], packages: [] },
 };
 
 /** Packages of examples that this repository does not install. */

@@ -21,6 +21,7 @@ const COMMANDS: Record<string, () => Promise<Register>> = {
   parse: async () => (await import('./parse.ts')).registerParse,
   preview: async () => (await import('./preview.ts')).registerPreview,
   quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
+  record: async () => (await import('./record.ts')).registerRecord,
   replay: async () => (await import('./replay.ts')).registerReplay,
   report: async () => (await import('./report.ts')).registerReport,
   questions: async () => (await import('./questions.ts')).registerQuestions,

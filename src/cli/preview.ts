@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import pc from 'picocolors';
+import { processAgent } from '../agent/process-agent.ts';
 import { type ResolvedOptions, resolveOptions } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import type { Algorithm } from '../training/algorithm.ts';
@@ -7,14 +8,17 @@ import { USUAL } from '../training/algorithm-settings.ts';
 import { createBatch } from '../training/batch.ts';
 import { assignCredit } from '../training/credit.ts';
 import type { Group, Scored } from '../types.ts';
+import { AGENT_COMMAND } from './agent-command.ts';
 import { openGivenRun, splitWords } from './given-run.ts';
 import { whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { LEGEND, printTrajectory } from './print-trajectory.ts';
+import { notEmpty } from './text.ts';
 
 interface PreviewFlags {
   readonly task: number;
   readonly attempts: number;
+  readonly agentCommand?: string;
 }
 
 export function registerPreview(program: Command): void {
@@ -24,10 +28,13 @@ export function registerPreview(program: Command): void {
     .argument('<words...>', 'a run file, YAML file or verl script, and overrides such as limits.turns=4')
     .option('--task <n>', 'which task of the dataset', whole(0), 0)
     .option('--attempts <n>', 'how many attempts', whole(1), 2)
+    .option('--agent-command <line>', AGENT_COMMAND, notEmpty)
     .addHelpText('after', '\nExample: rollcall preview examples/calculator/train.ts')
     .action(async (words: string[], flags: PreviewFlags) => {
       const { options, close } = await openGivenRun(splitWords(words));
-      await preview(resolveOptions(options), flags).finally(close);
+      const { agentCommand } = flags;
+      const agent = agentCommand === undefined ? options.agent : processAgent({ command: agentCommand });
+      await preview(resolveOptions({ ...options, agent }), flags).finally(close);
     });
 }
 
@@ -47,7 +54,6 @@ async function preview(options: ResolvedOptions, { task, attempts }: PreviewFlag
       sampling: options.sampling,
       seed: options.seed,
       name: 'preview',
-      stopOnAgentFailure: true,
     });
     const algorithm = options.algorithm ?? USUAL();
     const advantages = advantagesOf(group!, algorithm);
@@ -64,6 +70,13 @@ async function preview(options: ResolvedOptions, { task, attempts }: PreviewFlag
         `  ${whatIsTrained(scored)}; ${algorithm.name} advantage ${advantages.get(number)?.toFixed(3) ?? 'none'}`,
       );
     }
+    const failed = group!.attempts.filter(({ trajectory }) => trajectory.end.kind === 'failed').length;
+    if (failed > 0)
+      console.log(
+        pc.red(
+          `\n${failed} of ${attempts} attempts failed, as their heading says; such attempts are never trained.`,
+        ),
+      );
     const rewards = new Set(group!.attempts.map((attempt) => attempt.reward));
     if (rewards.size === 1)
       console.log(pc.yellow('\nAll attempts got the same reward, so this group would teach nothing.'));

@@ -1,9 +1,11 @@
 import type { Command } from 'commander';
+import { processAgent } from '../agent/process-agent.ts';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
 import { findMissingServers } from '../options/missing-servers.ts';
 import { PLAIN } from '../options/plain-options.ts';
 import type { TrainOptions } from '../options.ts';
+import { AGENT_COMMAND } from './agent-command.ts';
 import { driveTraining } from './drive.ts';
 import {
   assembleGiven,
@@ -25,11 +27,13 @@ interface TrainFlags {
   readonly configPath?: string;
   readonly configName?: string;
   readonly multirun?: boolean;
+  readonly agentCommand?: string;
 }
 
 const EXAMPLES = `
 Examples:
   rollcall train examples/calculator/train.ts --run runs/calculator
+  rollcall train train.ts --agent-command 'python solve.py'
   rollcall train run.yaml limits.turns=4 optimizer.learningRate=1e-5
   rollcall train run_qwen2.5-3b_gsm8k_multiturn.sh --dry-run
   rollcall train algorithm.adv_estimator=grpo data.train_files=train.parquet … --dry-run`;
@@ -43,6 +47,7 @@ export function registerTrain(program: Command): void {
     .argument('[words...]', 'a run file, YAML file or verl script, and overrides such as limits.turns=4')
     .option('--resume', 'continue the run from its latest checkpoint')
     .option('--run <dir>', 'run directory, instead of the one in the file', notEmpty)
+    .option('--agent-command <line>', AGENT_COMMAND, notEmpty)
     .option('--dry-run', 'check the options, print them as JSON, list what is missing outside; start nothing')
     .addHelpText('after', EXAMPLES)
     .option('--config-path <dir>', "Hydra's: the folder of --config-name")
@@ -103,8 +108,12 @@ async function drive<T extends object>(options: TrainOptions<T>, { steps } = { s
   if (finished) console.error(`Done. Look at it with: rollcall show ${options.runDir}`);
 }
 
-const withFlags = <T>(options: TrainOptions<T>, { resume, run }: TrainFlags): TrainOptions<T> => ({
+const withFlags = <T>(
+  options: TrainOptions<T>,
+  { resume, run, agentCommand }: TrainFlags,
+): TrainOptions<T> => ({
   ...options,
+  ...(agentCommand === undefined ? {} : { agent: processAgent<T>({ command: agentCommand }) }),
   ...(resume ? { resume } : {}),
   ...(run === undefined ? {} : { runDir: run }),
 });

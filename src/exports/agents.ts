@@ -1,7 +1,17 @@
 /** `rollcall/agents`: ready agents, agents by name and from files, stop conditions, and the words of a dialogue. */
 
 export type { AgentOptions, ChatOptions, Model } from '../agent/agent.ts';
+export type { AgentReport } from '../agent/agent-report.ts';
 export type { Completion, Endpoint, EndpointOptions } from '../agent/endpoint.ts';
+export {
+  type FinishedProcess,
+  type ProcessAgentOptions,
+  type ProcessAttempt,
+  processAgent,
+} from '../agent/process-agent.ts';
+export { type RemoteAgentOptions, remoteAgent } from '../agent/remote-agent.ts';
+export type { CommandLine, CommandResult } from '../agent/run-command.ts';
+
 export {
   failedToolCalls,
   isCorrect,

@@ -43,8 +43,8 @@ export interface RolloutOptions<T = Task> {
   readonly images?: ImageBlobs | undefined;
   /** Every attempt begins as a recorded one did. */
   readonly retrace?: Retrace;
-  /** The first agent that throws stops the rollout with an error: always, or in step 1 only. */
-  readonly stopOnAgentFailure?: boolean | 'step-1';
+  /** The first agent that throws stops the rollout with its error; otherwise it is a failed attempt. */
+  readonly stopOnAgentFailure?: boolean;
   readonly failures?: {
     /** More than this share of attempts failed for one cause: the rollout throws and names it. */
     readonly tolerateShare?: number;

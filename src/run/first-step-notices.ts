@@ -1,4 +1,17 @@
-import type { Metrics } from '../types.ts';
+import type { Group, Metrics } from '../types.ts';
+
+/** Attempts of step 1 in which the agent threw, or its process failed: none is trained, and the run goes on. */
+export function agentFailureNotices(groups: readonly Group[]): string[] {
+  const attempts = groups.flatMap((group) => group.attempts);
+  const failed = attempts.flatMap(({ trajectory: { id, end } }) =>
+    end.kind === 'failed' && end.boundary === 'agent' ? [`${id}: ${end.message}`] : [],
+  );
+  if (failed.length === 0) return [];
+  return [
+    `In step 1 the agent failed in ${failed.length} of ${attempts.length} attempts, which are not trained; for example ` +
+      `${failed[0]}. The run stops when more than failures.tolerateShare of a step fails.`,
+  ];
+}
 
 /** What most often keeps a run from learning shows in its first step. */
 export function firstStepNotices(metrics: Metrics, hasTools: boolean): string[] {

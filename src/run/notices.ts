@@ -1,6 +1,6 @@
 import type { Algorithm } from '../training/algorithm.ts';
-import type { Metrics } from '../types.ts';
-import { firstStepNotices } from './first-step-notices.ts';
+import type { Group, Metrics } from '../types.ts';
+import { agentFailureNotices, firstStepNotices } from './first-step-notices.ts';
 import { watchProbabilityGap } from './probability-gap.ts';
 
 interface NoticesOptions {
@@ -27,11 +27,11 @@ export class Notices {
     return [...this.#fewGroups(groups), ...update.notices];
   }
 
-  ofStep(step: number, metrics: Metrics): string[] {
+  ofStep(step: number, metrics: Metrics, groups: readonly Group[]): string[] {
     const gap = this.#options.offPolicy ? [] : this.#gapNotices(metrics);
     if (step !== 1) return gap;
     const { first, hasTools } = this.#options;
-    return [...first, ...firstStepNotices(metrics, hasTools)];
+    return [...first, ...agentFailureNotices(groups), ...firstStepNotices(metrics, hasTools)];
   }
 
   /** Dynamic sampling gave up before the step had its groups. */

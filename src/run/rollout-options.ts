@@ -35,7 +35,6 @@ export function rolloutOptions<T>(
     seed,
     concurrency,
     clock,
-    stopOnAgentFailure: 'step-1',
     failures,
     ...(signal ? { signal } : {}),
     ...(purpose && { onTrajectory: (scored: Scored<T>) => records.addEvaluated(scored as Scored) }),
