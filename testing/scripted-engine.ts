@@ -74,12 +74,30 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
     const wait = typeof firstTokenMs === 'number' ? firstTokenMs : firstTokenMs(scripted);
     const began = clock.now();
     const { ids, finish } = cut(await options.reply(scripted), request, tokenizer);
+    if (request.onTokens) return stream(request, ids, finish, wait);
     const total = wait + tokenMs * ids.length;
     if (total > 0) await untilAbort(clock, total, request.signal);
     if (!request.signal?.aborted) return result(request, ids, finish, version);
     const elapsed = clock.now() - began - wait;
     const made = tokenMs > 0 ? Math.max(0, Math.min(ids.length, Math.floor(elapsed / tokenMs))) : 0;
     return result(request, ids.slice(0, made), 'abort', version);
+  }
+
+  /** One token after the other, as an engine that streams makes them. */
+  async function stream(
+    request: GenerateRequest,
+    ids: readonly number[],
+    finish: 'stop' | 'length',
+    wait: number,
+  ): Promise<GenerateResult> {
+    const whole = result(request, ids, finish, version);
+    if (wait > 0) await untilAbort(clock, wait, request.signal);
+    for (let made = 0; made < ids.length; made++) {
+      if (tokenMs > 0) await untilAbort(clock, tokenMs, request.signal);
+      if (request.signal?.aborted) return result(request, ids.slice(0, made), 'abort', version);
+      request.onTokens?.(whole.ids.slice(made, made + 1), whole.logprobs.slice(made, made + 1));
+    }
+    return whole;
   }
 
   return {
@@ -103,7 +121,6 @@ export function scriptedEngine(options: ScriptedEngineOptions): InferenceServer 
       inFlight++;
       try {
         const reply = await answer(request);
-        if (reply.ids.length > 0) request.onTokens?.(reply.ids, reply.logprobs);
         replies.push(reply);
         return reply;
       } finally {

@@ -4,6 +4,7 @@
  * sampled. Where the ids cannot be extended provably, the whole dialogue is rendered again as a new segment.
  */
 import type { GenerateResult } from '../inference/server.ts';
+import { pushed } from '../lib/pushed.ts';
 import type { Spans } from '../lib/spans.ts';
 import type {
   Content,
@@ -210,35 +211,13 @@ class Conversation implements Chat {
     }
   }
 
-  async *stream(options: SampleOptions = {}): AsyncGenerator<ReplyPart, ChatReply, void> {
-    const parts: ReplyPart[] = [];
-    const gone = new AbortController();
-    const signal = options.signal ? AbortSignal.any([options.signal, gone.signal]) : gone.signal;
-    let wake = () => {};
-    const onDelta = (part: ReplyPart) => {
-      options.onDelta?.(part);
-      parts.push(part);
-      wake();
-    };
-    let isDone = false;
-    const reply = this.sample({ ...options, signal, onDelta }).finally(() => {
-      isDone = true;
-      wake();
-    });
-    reply.catch(() => {}); // thrown below
-    try {
-      while (!isDone || parts.length > 0) {
-        const part = parts.shift();
-        if (part) yield part;
-        else
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-          });
-      }
-      return await reply;
-    } finally {
-      gone.abort(); // breaking out of the loop gives the reply up
-    }
+  stream(options: SampleOptions = {}): AsyncGenerator<ReplyPart, ChatReply, void> {
+    const left = new AbortController();
+    const signal = options.signal ? AbortSignal.any([options.signal, left.signal]) : left.signal;
+    return pushed(
+      (onDelta) => this.sample({ ...options, signal, onDelta }),
+      () => left.abort(new Error('the loop over the reply was left')),
+    );
   }
 
   /** Brings the transcript up to date with the queued messages. */

@@ -150,6 +150,26 @@ describe('verl 1.B10: LangGraph', () => {
       { recursionLimit: recursionLimit(context.limits) },
     );
 
+  test('a streamed graph gets a chunk for each word and samples the same tokens', async () => {
+    const replies = [`Adding.${call('add', { a: 2, b: 3 })}`, 'It is five.'];
+    const whole = await play(runGraph, ({ turn }) => replies[turn]!);
+    const chunks: string[] = [];
+    const { trajectory } = await play(
+      async (context) => {
+        const stream = await handmade(context).stream(
+          { messages: [new SystemMessage('Be brief.'), new HumanMessage('go')] },
+          { streamMode: 'messages', recursionLimit: recursionLimit(context.limits) },
+        );
+        for await (const [message] of stream) if (message.getType() === 'ai') chunks.push(message.text);
+      },
+      ({ turn }) => replies[turn]!,
+    );
+    expect(trajectory.end.kind).toBe('completed');
+    expect(trajectory.segments).toEqual(whole.trajectory.segments);
+    expect(chunks.join('')).toBe('Adding.It is five.');
+    expect(chunks.length).toBeGreaterThan(15);
+  });
+
   test('in a StateGraph with a ToolNode, failed and unknown tools are told to the model and recorded', async () => {
     const { trajectory, engine } = await play(runGraph, ({ turn }) =>
       turn === 0 ? call('fail') + call('subtract') : 'done',
@@ -450,15 +470,17 @@ describe('verl 1.B10: the AI SDK', () => {
     expect(trajectory.turns[0]!.toolRuns).toMatchObject([{ call: { name: 'add' }, result: '5' }]);
   });
 
-  test('streamText gives the same', async () => {
+  test('streamText gives the same, a piece for each token', async () => {
     const { trajectory } = await play(async ({ model }) => {
-      const { text } = streamText({
+      const { textStream } = streamText({
         model: languageModel(model),
         tools: { add },
         prompt: '2 + 3?',
         stopWhen: stepCountIs(5),
       });
-      expect(await text).toBe('It is 5.');
+      const pieces: string[] = [];
+      for await (const piece of textStream) pieces.push(piece);
+      expect([pieces.join(''), pieces.length]).toEqual(['It is 5.', 'It is 5.'.length - 2]); // spaces wait for what follows
     }, addReplies);
     const all = shown(trajectory.segments[0]);
     expect(all).toBe(dialogue(headOf(all)));

@@ -12,6 +12,7 @@ import type {
   LanguageModelV3ToolResultOutput,
 } from '@ai-sdk/provider';
 import type { ChatReply } from '../../chat/chat.ts';
+import type { ReplyPart } from '../../chat/reply-parts.ts';
 import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, ToolCall, ToolSchema } from '../../types.ts';
@@ -28,12 +29,15 @@ export interface LanguageModelOptions {
 /** `context.model` of an agent as a language model of the AI SDK. */
 export function languageModel(model: Model, { sampling = {} }: LanguageModelOptions = {}): LanguageModelV3 {
   const chats = servedChats(model);
-  const doGenerate = async (options: LanguageModelV3CallOptions): Promise<LanguageModelV3GenerateResult> => {
+  const ask = async (
+    options: LanguageModelV3CallOptions,
+    onDelta?: (part: ReplyPart) => void,
+  ): Promise<LanguageModelV3GenerateResult> => {
     refuseUnsupported(options);
     const reply = await chats.reply({
       messages: options.prompt.flatMap(readMessage),
       toolSchemas: options.toolChoice?.type === 'none' ? [] : (options.tools ?? []).map(schemaOf),
-      sampling: { ...sampling, ...samplingOf(options), signal: options.abortSignal },
+      sampling: { ...sampling, ...samplingOf(options), signal: options.abortSignal, onDelta },
       failedCalls: failedCallsOf(options.prompt),
     });
     return {
@@ -55,8 +59,8 @@ export function languageModel(model: Model, { sampling = {} }: LanguageModelOpti
     provider: 'rollcall',
     modelId: 'policy',
     supportedUrls: {},
-    doGenerate,
-    doStream: async (options) => ({ stream: streamOf(await doGenerate(options)) }),
+    doGenerate: (options) => ask(options),
+    doStream: async (options) => ({ stream: await streamOf((onDelta) => ask(options, onDelta)) }),
   };
 }
 
@@ -192,22 +196,56 @@ function usageOf({ ids, promptTokens }: ChatReply): LanguageModelV3GenerateResul
   };
 }
 
-/** The whole reply at once: training needs complete replies, and nobody watches them being typed. */
-function streamOf(result: LanguageModelV3GenerateResult): ReadableStream<LanguageModelV3StreamPart> {
-  const { content, finishReason, usage, providerMetadata, warnings } = result;
-  const parts: LanguageModelV3StreamPart[] = [{ type: 'stream-start', warnings }];
-  content.forEach((part, index) => {
-    const id = String(index);
-    if (part.type === 'text' || part.type === 'reasoning') {
-      parts.push({ type: `${part.type}-start`, id }, { type: `${part.type}-delta`, id, delta: part.text });
-      parts.push({ type: `${part.type}-end`, id });
-    } else parts.push(part);
+/** Words and reasoning as they are sampled, then the calls. What fails before the first word fails the request. */
+async function streamOf(
+  ask: (onDelta: (part: ReplyPart) => void) => Promise<LanguageModelV3GenerateResult>,
+): Promise<ReadableStream<LanguageModelV3StreamPart>> {
+  const { readable, writable } = new TransformStream<LanguageModelV3StreamPart>(undefined, undefined, {
+    highWaterMark: Number.POSITIVE_INFINITY,
   });
-  parts.push({ type: 'finish', finishReason, usage, ...(providerMetadata ? { providerMetadata } : {}) });
-  return new ReadableStream({
-    start(controller) {
-      for (const part of parts) controller.enqueue(part);
-      controller.close();
+  const writer = writable.getWriter();
+  const write = (part: LanguageModelV3StreamPart) => void writer.write(part).catch(() => {}); // nobody reads it
+  const texts = openTexts(write);
+  write({ type: 'stream-start', warnings: [] });
+  let begin = () => {};
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve;
+  });
+  const asked = ask((part) => {
+    texts.write('reasoning', part.reasoning);
+    texts.write('text', part.content);
+    begin();
+  });
+  await Promise.race([begun, asked]);
+  void asked
+    .then(({ content, finishReason, usage, providerMetadata }) => {
+      texts.end();
+      for (const part of content) if (part.type === 'tool-call') write(part);
+      write({ type: 'finish', finishReason, usage, ...(providerMetadata ? { providerMetadata } : {}) });
+    })
+    .catch((error: unknown) => write({ type: 'error', error }))
+    .finally(() => writer.close().catch(() => {}));
+  return readable;
+}
+
+/** Blocks of text and of reasoning, one open at a time. */
+function openTexts(write: (part: LanguageModelV3StreamPart) => void) {
+  let open: 'text' | 'reasoning' | undefined;
+  let blocks = 0;
+  const end = () => {
+    if (open) write({ type: `${open}-end`, id: String(blocks) });
+    open = undefined;
+  };
+  return {
+    end,
+    write: (kind: 'text' | 'reasoning', delta: string) => {
+      if (delta === '') return;
+      if (open !== kind) {
+        end();
+        open = kind;
+        write({ type: `${kind}-start`, id: String(++blocks) });
+      }
+      write({ type: `${kind}-delta`, id: String(blocks), delta });
     },
-  });
+  };
 }

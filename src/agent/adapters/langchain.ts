@@ -2,6 +2,7 @@
  * `rollcall/langchain`: the policy as a chat model of LangChain.js, so that an agent written with LangGraph.js is
  * trained as it is. Its tools run in the graph; tokens stay with the trajectory.
  */
+import type { CallbackManagerForLLMRun } from '@langchain/core/callbacks/manager';
 import type { BaseLanguageModelInput } from '@langchain/core/language_models/base';
 import {
   BaseChatModel,
@@ -11,17 +12,19 @@ import {
 } from '@langchain/core/language_models/chat_models';
 import {
   AIMessage,
-  type AIMessageChunk,
+  AIMessageChunk,
   type BaseMessage,
   isAIMessage,
   isToolMessage,
 } from '@langchain/core/messages';
-import type { ChatResult } from '@langchain/core/outputs';
+import { ChatGenerationChunk, type ChatResult } from '@langchain/core/outputs';
 import type { Runnable } from '@langchain/core/runnables';
 import { convertToOpenAITool } from '@langchain/core/utils/function_calling';
 import type { ChatReply } from '../../chat/chat.ts';
+import type { ReplyPart } from '../../chat/reply-parts.ts';
 import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
+import { pushed } from '../../lib/pushed.ts';
 import type { Message, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
 import type { Limits } from '../limits.ts';
@@ -79,6 +82,40 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
   }
 
   override async _generate(messages: BaseMessage[], options: this['ParsedCallOptions']): Promise<ChatResult> {
+    const reply = await this.#ask(messages, options);
+    return {
+      generations: [{ text: reply.content, message: withUsage(new AIMessage(fieldsOf(reply)), reply) }],
+    };
+  }
+
+  /** Words as they are sampled; the last chunk has the calls, and what a whole message has beside its words. */
+  override async *_streamResponseChunks(
+    messages: BaseMessage[],
+    options: this['ParsedCallOptions'],
+    runManager?: CallbackManagerForLLMRun,
+  ): AsyncGenerator<ChatGenerationChunk> {
+    const parts = pushed((onDelta: (part: ReplyPart) => void) => this.#ask(messages, options, onDelta));
+    let next = await parts.next();
+    let told = '';
+    for (; !next.done; next = await parts.next()) {
+      const { content } = next.value;
+      // LangChain forgets invalid calls when it joins chunks, so a graph that wants them gets a single one.
+      if (content === '' || !this.#answersUnreadable) continue;
+      told += content;
+      yield new ChatGenerationChunk({ text: content, message: new AIMessageChunk({ content }) });
+      await runManager?.handleLLMNewToken(content);
+    }
+    const reply = next.value;
+    const rest = reply.content.slice(told.length);
+    const last = withUsage(new AIMessageChunk(fieldsOf(reply, rest)), reply);
+    yield new ChatGenerationChunk({ text: rest, message: last });
+  }
+
+  async #ask(
+    messages: BaseMessage[],
+    options: this['ParsedCallOptions'],
+    onDelta?: (part: ReplyPart) => void,
+  ): Promise<ChatReply> {
     const { tool_choice: choice = 'auto', toolSchemas = [], stop, signal } = options;
     if (choice !== 'auto' && choice !== 'none') {
       throw new ConfigError(
@@ -86,26 +123,31 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
       );
     }
     const failed = messages.filter((message) => isToolMessage(message) && message.status === 'error');
-    const reply = await this.#chats.reply({
+    return this.#chats.reply({
       messages: readMessages(messages),
       toolSchemas: choice === 'none' ? [] : toolSchemas,
-      sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}), signal },
+      sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}), signal, onDelta },
       failedCalls: new Set(failed.flatMap((message) => (isToolMessage(message) ? message.tool_call_id : []))),
       answersUnreadable: this.#answersUnreadable,
     });
-    return { generations: [{ text: reply.content, message: toMessage(reply) }] };
   }
 }
 
-function toMessage(reply: ChatReply): AIMessage {
-  const { content, reasoning, toolCalls, problems, finish, ids, promptTokens } = reply;
-  const message = new AIMessage({
+/** A whole message, or what its last chunk has. */
+function fieldsOf(reply: ChatReply, content = reply.content) {
+  const { reasoning, toolCalls, problems, finish } = reply;
+  return {
     content,
-    tool_calls: toolCalls.map(({ id, name, arguments: args }) => ({ type: 'tool_call', id, name, args })),
+    tool_calls: toolCalls.map(({ id, name, arguments: args }) => ({
+      type: 'tool_call' as const,
+      id,
+      name,
+      args,
+    })),
     invalid_tool_calls: problems.map((problem, index) => {
       const name = nameIn(problem);
       return {
-        type: 'invalid_tool_call',
+        type: 'invalid_tool_call' as const,
         id: problemId(reply, index),
         args: problem.source,
         error: problem.message,
@@ -114,7 +156,10 @@ function toMessage(reply: ChatReply): AIMessage {
     }),
     ...(reasoning === '' ? {} : { additional_kwargs: { reasoning_content: reasoning } }),
     response_metadata: { finish_reason: finish, ...replyMark(reply) },
-  });
+  };
+}
+
+function withUsage<M extends AIMessage | AIMessageChunk>(message: M, { promptTokens, ids }: ChatReply): M {
   const total = promptTokens + ids.length;
   return Object.assign(message, {
     usage_metadata: { input_tokens: promptTokens, output_tokens: ids.length, total_tokens: total },

@@ -17,8 +17,10 @@ import {
   Usage,
 } from '@openai/agents-core';
 import type { ChatReply } from '../../chat/chat.ts';
+import type { ReplyPart } from '../../chat/reply-parts.ts';
 import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
+import { pushed } from '../../lib/pushed.ts';
 import type { Message, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
 import { replyMark } from './reply-of.ts';
@@ -38,7 +40,7 @@ export function modelProvider(model: Model, { sampling = {} }: ModelProviderOpti
 
 function agentsModel(model: Model, sampling: SampleOptions): AgentsModel {
   const chats = servedChats(model);
-  const ask = async (request: ModelRequest): Promise<ChatReply> => {
+  const ask = async (request: ModelRequest, onDelta?: (part: ReplyPart) => void): Promise<ChatReply> => {
     const { systemInstructions: system, modelSettings, input, signal } = request;
     refuseUnsupported(request);
     return chats.reply({
@@ -47,7 +49,7 @@ function agentsModel(model: Model, sampling: SampleOptions): AgentsModel {
         ...(typeof input === 'string' ? [{ role: 'user' as const, content: input }] : readItems(input)),
       ],
       toolSchemas: modelSettings.toolChoice === 'none' ? [] : schemasOf(request),
-      sampling: { ...sampling, ...samplingOf(modelSettings), signal },
+      sampling: { ...sampling, ...samplingOf(modelSettings), signal, onDelta },
       failedCalls: new Set(), // the SDK does not say which results are errors
       // The SDK ends the run where a call names a tool that does not exist.
       answersUnreadable: true,
@@ -60,8 +62,12 @@ function agentsModel(model: Model, sampling: SampleOptions): AgentsModel {
   };
   async function* getStreamedResponse(request: ModelRequest): AsyncGenerator<StreamEvent> {
     yield { type: 'response_started' };
-    const reply = await ask(request);
-    if (reply.content !== '') yield { type: 'output_text_delta', delta: reply.content };
+    const parts = pushed((onDelta: (part: ReplyPart) => void) => ask(request, onDelta));
+    let next = await parts.next();
+    for (; !next.done; next = await parts.next()) {
+      if (next.value.content !== '') yield { type: 'output_text_delta', delta: next.value.content };
+    }
+    const reply = next.value;
     const { inputTokens, outputTokens, totalTokens } = usageOf(reply);
     const usage = { inputTokens, outputTokens, totalTokens };
     yield { type: 'response_done', response: { ...responseOf(reply), id: idOf(reply), usage } };
