@@ -81,16 +81,18 @@ export async function calibrate(
   const long = await step({ requests: many, promptTokens: SHORT + promptTokens, replyTokens });
   const perMore = (more: number, base: number, count: number) =>
     Math.max(0, (more - base) / Math.max(1, count));
-  const sequenceMs = perMore(short.stepMs, alone.stepMs, many - 1);
+  const contextMs = perMore(long.stepMs, short.stepMs, many * promptTokens);
+  /** With the context that a request has on average while it is measured. */
+  const withContextMs = perMore(short.stepMs, alone.stepMs, many - 1);
   const prefillMs = perMore(long.first.milliseconds, short.first.milliseconds, many * promptTokens);
   const load = await server.load?.();
   const rate = ({ tokens, milliseconds }: Awaited<ReturnType<typeof measure>>) =>
     (1000 * tokens) / milliseconds;
   return {
     hardware: {
-      stepMs: Math.max(0.01, alone.stepMs - sequenceMs),
-      sequenceMs,
-      contextMs: perMore(long.stepMs, short.stepMs, many * promptTokens),
+      stepMs: Math.max(0.01, alone.stepMs - withContextMs),
+      sequenceMs: Math.max(0, withContextMs - contextMs * (SHORT + short.whole.steps / 2)),
+      contextMs,
       prefillMs,
       requestMs: Math.max(
         0,
