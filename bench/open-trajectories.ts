@@ -4,7 +4,6 @@
  * beyond the server's, which proxies in other processes measure (their own time counts as added).
  */
 import { execFileSync, spawn } from 'node:child_process';
-import { setMaxListeners } from 'node:events';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -84,22 +83,30 @@ async function measure(): Promise<void> {
   delay.enable();
   const cpu = process.cpuUsage();
   const began = performance.now();
-  const stop = new AbortController();
-  setMaxListeners(0, stop.signal); // every trajectory listens
+  // One each, as in a run: a signal walks through all its listeners when one is added.
+  const stops = plans.map(() => new AbortController());
   const late = new Error(`not done in ${flags.minutes} minutes`);
-  const timer = setTimeout(() => stop.abort(late), 60_000 * Number(flags.minutes));
+  const timer = setTimeout(() => {
+    for (const stop of stops) stop.abort(late);
+  }, 60_000 * Number(flags.minutes));
   let done = 0;
   const watch = setInterval(
     () => say(`${done} of ${trajectories} done, ${open.inFlight} requests in flight`),
     5000,
   );
   const played = await Promise.allSettled(
-    plans.map(async (plan) => {
+    plans.map(async (plan, at) => {
       open.most = Math.max(open.most, ++open.now);
       try {
+        const { signal } = stops[at]!;
         const { vocabulary } = opened;
-        const options = { server: timed, clock, seed: Number(flags.seed), vocabulary, signal: stop.signal };
-        return await playTrajectory(plan, options);
+        return await playTrajectory(plan, {
+          server: timed,
+          clock,
+          seed: Number(flags.seed),
+          vocabulary,
+          signal,
+        });
       } finally {
         open.now--;
         done++;
