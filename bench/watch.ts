@@ -14,7 +14,8 @@ import { readFlags } from '../scripts/flags.ts';
 import { atMost, conclude } from '../scripts/verdict.ts';
 import { createRandom } from '../src/lib/random.ts';
 import type { Group, Segment } from '../src/types.ts';
-import { appendMetrics, createRunDirectory, writeSummary } from '../src/watch/run-directory.ts';
+import { appendMetrics, createRunDirectory } from '../src/watch/run-directory.ts';
+import { writeRunEnd } from '../src/watch/run-end.ts';
 import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 import { writeByteModel } from '../testing/byte-model.ts';
 
@@ -123,7 +124,7 @@ async function makeRun(): Promise<void> {
     });
   }
   await mkdir(run, { recursive: true });
-  await writeSummary(run, { step: steps, finished: true });
+  await writeRunEnd(run, { state: 'finished', step: steps });
 }
 
 /** An index names its step; the other two files do not matter to it. */

@@ -6,7 +6,6 @@
  *
  * Runs are kept under --runs and taken from there with --keep.
  */
-import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,6 +28,7 @@ import { servers } from '../src/options/servers.ts';
 import { reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
+import { readRunEnd } from '../src/watch/run-end.ts';
 import { startProcess } from '../test/stand-ins/start.ts';
 import { tinyModel } from '../test/tiny-model.ts';
 import { readFlags } from './flags.ts';
@@ -80,7 +80,7 @@ async function proveLearning() {
   for (const seed of flags.seeds.split(',').map(Number)) {
     for (const [name, mode] of chosen(modesFor(recipe.tasksPerStep))) {
       const runDir = join(flags.runs, `${name}-${seed}`);
-      if (!(flags.keep && existsSync(join(runDir, 'summary.json')))) {
+      if (!flags.keep || (await readRunEnd(runDir))?.state !== 'finished') {
         const model = await warmStart(flags.runs, { seed, variant });
         await rm(runDir, { recursive: true, force: true });
         for await (const _ of train({ ...trainOptions({ seed, variant, model, runDir }), mode }));

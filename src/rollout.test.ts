@@ -725,7 +725,7 @@ describe('how a trajectory ends', () => {
     expect([runs, total]).toEqual([1, undefined]);
     const stopped = rollout(setUp({ agent: faulty, attempts: 4, stopOnAgentFailure: true }).options);
     await expect(stopped).rejects.toThrow(ConfigError);
-    await expect(stopped).rejects.toThrow(/the agent threw in .*attempt-\d: task.qestion is undefined/);
+    await expect(stopped).rejects.toThrow(/the agent failed in .*attempt-\d: task.qestion is undefined/);
     await expect(stopped).rejects.toMatchObject({ cause: expect.any(TypeError) }); // with the agent's own stack
     const all = rollout(setUp({ agent: faulty, attempts: 4 }).options);
     await expect(all).rejects.toThrow(/3 of 4 attempts failed \(agent\).* task.qestion is undefined/);

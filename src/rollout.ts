@@ -64,7 +64,7 @@ export class Rollout<T> implements GroupRollout<T> {
     setMaxListeners(0, this.#stopping); // every trajectory listens
     this.#progress = countProgress<T>(options.onProgress, 0, 0);
     this.#failures = watchFailures<T>(failures.tolerateShare);
-    this.#scoring = { rewards, retries: failures.retries ?? 2, clock };
+    this.#scoring = { rewards, retries: failures.retries ?? 2, clock, activity: options.activity };
     this.#scoredAlone = rewards.every(({ kind }) => kind === 'trajectory');
   }
 
@@ -72,6 +72,7 @@ export class Rollout<T> implements GroupRollout<T> {
   begin(step: number, attempts: number): void {
     const { onProgress, stopOnAgentFailure = false } = this.#options;
     this.#progress = countProgress<T>(onProgress, step, attempts);
+    this.#options.activity?.beginStep(step);
     this.#failures.begin(attempts, stopOnAgentFailure);
   }
 
@@ -121,6 +122,7 @@ export class Rollout<T> implements GroupRollout<T> {
     this.#failures.started();
     const scored = await attemptTask(this.#options, setup, { ...this.#scoring, signal });
     progress.ended(scored);
+    this.#options.activity?.ended(scored.trajectory.id, scored.trajectory.end);
     this.#failures.ended();
     if (this.#scoredAlone) this.#options.onTrajectory?.(scored);
     if (this.#failures.add(scored.trajectory)) this.#stop.abort('the rollout failed');

@@ -1,5 +1,7 @@
 import type { Dataset } from './dataset/dataset.ts';
 import type { Sampler } from './dataset/sampler.ts';
+import type { Activity } from './lib/activity.ts';
+import { messageOf } from './lib/error-message.ts';
 import type { GroupSource } from './modes/group-source.ts';
 import type { ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout/options.ts';
@@ -15,6 +17,7 @@ import { type UpdateResult, updatePolicy } from './training/update-policy.ts';
 import type { Group, Metrics, Task } from './types.ts';
 import { type SourceEvaluation, validationMetrics } from './watch/evaluation.ts';
 import { rolloutMetrics } from './watch/rollout-metrics.ts';
+import { type RunEnd, reasonOf } from './watch/run-end.ts';
 
 /** What one step did. `step` 0 is the evaluation before training. */
 export interface StepReport<T = Task> {
@@ -52,6 +55,7 @@ export interface RunOwners<T extends object> {
   readonly records: Records;
   readonly notices: Notices;
   readonly timings: Timings;
+  readonly activity: Activity;
   /** How trajectories of a step are rolled out, for training or for an evaluation. */
   rolloutOptions(step: number, purpose?: 'evaluation'): Omit<RolloutOptions<T>, 'tasks' | 'attempts'>;
   /** The last step that the run has done when it is opened. */
@@ -68,6 +72,7 @@ export class Run<T extends object> {
   readonly #owners: RunOwners<T>;
   #step: number;
   #finished = false;
+  #failure: unknown;
 
   constructor(owners: RunOwners<T>) {
     this.#owners = owners;
@@ -163,14 +168,18 @@ export class Run<T extends object> {
 
   /** Writes a checkpoint of the step that was recorded last. */
   checkpoint(): Promise<void> {
-    return this.#owners.checkpoints.write();
+    const { checkpoints, activity } = this.#owners;
+    return activity.during({ stage: 'step', name: 'save_checkpoint' }, () => checkpoints.write());
   }
 
   /** All steps are done. */
-  async finish(): Promise<void> {
-    const { records, timings } = this.#owners;
-    await records.writeSummary({ step: this.#step, version: this.version, seconds: timings.seconds });
+  finish(): void {
     this.#finished = true;
+  }
+
+  /** The run cannot go on; why is written when it is closed. */
+  fail(error: unknown): void {
+    this.#failure = error;
   }
 
   /** Leaves a checkpoint of the last finished step, unless the run was aborted, and closes everything. */
@@ -179,9 +188,25 @@ export class Run<T extends object> {
     await source.close();
     try {
       if (!options.signal?.aborted) await this.checkpoint();
+    } catch (error) {
+      this.#failure ??= error;
+      throw error;
     } finally {
+      // What goes wrong here must not hide the error that ended the run.
+      await records.writeEnd(this.#end()).catch(() => {});
       await Promise.all([this.#owners.close(), records.close(this.#finished ? 'finished' : 'stopped')]);
     }
+  }
+
+  #end(): RunEnd {
+    const { options, timings } = this.#owners;
+    const done = { step: this.#step, version: this.version, seconds: timings.seconds };
+    if (options.signal?.aborted)
+      return { state: 'stopped', ...done, reason: messageOf(options.signal.reason) };
+    if (this.#failure !== undefined) return { state: 'failed', ...done, ...reasonOf(this.#failure) };
+    return this.#finished
+      ? { state: 'finished', ...done }
+      : { state: 'stopped', ...done, reason: `stopped after step ${this.#step}` };
   }
 }
 

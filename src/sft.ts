@@ -18,8 +18,8 @@ import {
   discardPast,
   readLatestCheckpoint,
   writeCheckpoint,
-  writeSummary,
 } from './watch/run-directory.ts';
+import { reasonOf, writeRunEnd } from './watch/run-end.ts';
 
 /**
  * Supervised fine-tuning: the same trainer with cross-entropy on the replies of demonstrations. A model that never
@@ -148,7 +148,10 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
       const notice = step === 1 && hasTools ? untrainedTokensNotice(directory, format) : undefined;
       yield { step, steps, metrics, model, notices: notice === undefined ? [] : [notice] };
     }
-    await writeSummary(runDir, { step, seconds: clock.now() / 1000, finished: true, model });
+    await writeRunEnd(runDir, { state: 'finished', step, seconds: clock.now() / 1000 });
+  } catch (error) {
+    await writeRunEnd(runDir, { state: 'failed', step, ...reasonOf(error) }).catch(() => {});
+    throw error;
   } finally {
     if (step > checkpointed && !signal?.aborted) await checkpoint();
     await trainer.close();

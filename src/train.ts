@@ -40,7 +40,10 @@ export async function* train<T extends object>(
       if (isCheckpointed(step, options)) await run.checkpoint();
       yield report;
     }
-    await run.finish();
+    run.finish();
+  } catch (error) {
+    run.fail(error);
+    throw error;
   } finally {
     await run.close();
   }

@@ -214,7 +214,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
   test('a crashed run is shown up to its last whole step, over another run', async () => {
     const crashed = join(folder, 'crashed');
     await cp(sums(), crashed, { recursive: true });
-    await rm(join(crashed, 'summary.json'));
+    await rm(join(crashed, 'end.json'));
     await rm(join(crashed, 'trajectories', 'step_3.index.json'));
     const metrics = await readFile(join(crashed, 'metrics.jsonl'), 'utf8');
     const named = metrics.replaceAll('reward/right/mean', 'reward/GSM8K/mean');

@@ -8,6 +8,7 @@ import { openServer } from '../src/engine/server.ts';
 import { checkServer } from '../src/inference/check-server.ts';
 import type { GenerateRequest } from '../src/inference/server.ts';
 import { SglangServer } from '../src/inference/sglang.ts';
+import { writeToolCalls } from '../src/serve/openai-messages.ts';
 import { type StartedServer, startProcess } from './stand-ins/start.ts';
 import { tinyModel } from './tiny-model.ts';
 
@@ -207,6 +208,37 @@ test('OpenAI clients chat, whole and streamed alike', async () => {
   expect(parts.map((part) => part.delta.content ?? '').join('')).toBe(choice.message.content);
   const tool = { role: 'tool', tool_call_id: 'nobody', content: '1' };
   expect((await post('/v1/chat/completions', { messages: [...messages, tool] })).status).toBe(400);
+});
+
+test('fields that the server does not know are ignored and named, several replies are given', async () => {
+  const unknown = {
+    prompt_cache_key: 'k',
+    reasoning_effort: 'low',
+    parallel_tool_calls: false,
+    response_format: { type: 'json_object' },
+    top_logprobs: 5,
+  };
+  const known = { messages: [{ role: 'user', content: 'Hello' }], tool_choice: 'required', n: 2 };
+  const reply = await fetch(`${served.url}/v1/chat/completions`, {
+    method: 'POST',
+    body: JSON.stringify({ ...known, ...unknown, seed: 3, max_tokens: 8 }),
+  });
+  expect(reply.headers.get('x-rollcall-ignored')).toBe(Object.keys(unknown).join(', '));
+  const { choices, usage } = (await reply.json()) as {
+    choices: { index: number; message: { content: string } }[];
+    usage: { completion_tokens: number };
+  };
+  expect(choices.map(({ index }) => index)).toEqual([0, 1]);
+  expect(choices[0]!.message.content).not.toBe(choices[1]!.message.content);
+  expect(usage.completion_tokens).toBe(16);
+  expect((await post('/v1/chat/completions', { ...known, temperature: 'warm' })).json).toMatchObject({
+    error: { message: 'temperature: a value of type number is needed' },
+  });
+});
+
+test('a call has an id that no other reply has given', () => {
+  const calls = [{ id: 'call_0', name: 'add', arguments: {} }];
+  expect(writeToolCalls(calls)[0]!.id).not.toBe(writeToolCalls(calls)[0]!.id);
 });
 
 test('rollcall servers shows how servers stand, and says which is gone', async () => {

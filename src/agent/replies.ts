@@ -136,11 +136,13 @@ export class Replies {
     let result: GenerateResult | undefined;
     this.#asking++;
     try {
-      result = await this.#generate({
-        ...{ chat, turn, prompt, onTokens },
-        own: { ...own, maxTokens: reserved.tokens },
-        signal: signal ? AbortSignal.any([ending.signal, signal]) : ending.signal,
-      });
+      result = await spans.during({ kind: 'generate', name: 'generate', turn }, () =>
+        this.#generate({
+          ...{ chat, turn, prompt, onTokens },
+          own: { ...own, maxTokens: reserved.tokens },
+          signal: signal ? AbortSignal.any([ending.signal, signal]) : ending.signal,
+        }),
+      );
       const untrained = this.#untrained(own, trained, agent, signal);
       if (untrained !== 'abandoned') this.#lastTurn = turn;
       this.#chats.set(turn, chat);

@@ -50,7 +50,9 @@ async function runTimed(
 ): Promise<RunToolOutcome> {
   const start = clock.now();
   const contextOf = (tool: Tool) => states.contextOf(tool);
-  const outcome = await runTool(call, { tools, limits, tokens, clock, signal: ending.signal, contextOf });
+  const outcome = await spans.during({ kind: 'tool', name: call.name, turn }, () =>
+    runTool(call, { tools, limits, tokens, clock, signal: ending.signal, contextOf }),
+  );
   const problem = outcome.kind === 'ran' ? outcome.run.problem : undefined;
   const attributes = problem && { problem: problem.kind };
   spans.add({ kind: 'tool', name: call.name, turn, start, attributes });

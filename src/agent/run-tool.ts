@@ -4,7 +4,7 @@
  */
 import { ToolError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
-import { messageOf } from '../lib/error-message.ts';
+import { messageForModel } from '../lib/error-message.ts';
 import { TimeLimitReached, withTimeLimit } from '../lib/time-limit.ts';
 import type { Content, Problem, ToolCall, ToolRun } from '../types.ts';
 import type { Limits } from './limits.ts';
@@ -81,7 +81,7 @@ export async function runTool(call: ToolCall, options: RunToolOptions): Promise<
       );
     }
     const prefix = `Error executing tool '${tool.name}': `;
-    const message = messageOf(error);
+    const message = messageForModel(error);
     return mistake('tool-threw', message.startsWith(prefix) ? message : prefix + message); // a served tool has said it
   }
 }

@@ -6,8 +6,9 @@ import type { Chat, ChatPoint, ChatRecord, ChatSetup, ChatStart, ReplyHandle } f
 import type { ChatFormat } from '../chat/format.ts';
 import { ConfigError, EngineError, RewardError, ToolError } from '../errors.ts';
 import type { InferenceServer } from '../inference/server.ts';
+import type { Activity } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
-import { messageOf } from '../lib/error-message.ts';
+import { messageOf, wholeMessageOf } from '../lib/error-message.ts';
 import { Spans } from '../lib/spans.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
 import type { End, Message, Trajectory } from '../types.ts';
@@ -43,6 +44,8 @@ export interface TrajectorySetup<T> {
   readonly door?: Door | undefined;
   /** Names of the agents whose replies are trained; undefined: all. */
   readonly train?: readonly string[] | undefined;
+  /** Where it is told what goes on. */
+  readonly activity?: Activity | undefined;
   /** Where images are kept. */
   readonly images?: ImageBlobs | undefined;
   /** Gives the message that takes the place of one that the agent has queued in a chat. */
@@ -81,7 +84,7 @@ class Life<T> {
   constructor(setup: TrajectorySetup<T>) {
     const { clock, limits, format } = setup;
     this.#setup = setup;
-    this.#spans = new Spans(clock);
+    this.#spans = new Spans(clock, setup.id, setup.activity);
     this.#budget = new Budget(limits, this.#ending);
     this.#states = new ToolStates({
       context: {
@@ -114,7 +117,10 @@ class Life<T> {
     const cancelTimer = clock.timer(limits.secondsPerTrajectory * 1000, outOfTime);
     signal.addEventListener('abort', onAbort, { once: true });
     if (signal.aborted) onAbort();
-    else await this.#runAgent();
+    else
+      await this.#spans.during({ kind: 'wait', name: this.#setup.agent.name, turn: 0 }, () =>
+        this.#runAgent(),
+      );
     cancelTimer();
     signal.removeEventListener('abort', onAbort);
     const end = this.#unanswered() ?? this.#ending.end ?? { kind: 'completed' };
@@ -237,8 +243,11 @@ class Life<T> {
     return { kind: 'failed', boundary: 'infrastructure', message: unanswered };
   }
 
-  /** The agent returned: done, unless its last reply was cut. */
+  /** The agent returned: done, unless its last reply was cut, or it has asked for none. */
   #returned(): End {
+    if (this.#replies.lastTurn === 0) {
+      return { kind: 'failed', boundary: 'agent', message: 'the agent returned without asking the model' };
+    }
     const why = this.#budget.cutOf(this.#replies.lastTurn);
     return why ? { kind: 'truncated', why } : { kind: 'completed' };
   }
@@ -304,7 +313,7 @@ class Life<T> {
 
 /** What an agent threw, by the boundary that was crossed. */
 function endOf(error: unknown): End {
-  const end: End = { kind: 'failed', boundary: boundaryOf(error), message: messageOf(error) };
+  const end: End = { kind: 'failed', boundary: boundaryOf(error), message: wholeMessageOf(error) };
   causes.set(end, error);
   return end;
 }

@@ -1,8 +1,10 @@
 import { realClock } from '../lib/clock.ts';
+import { messageOf } from '../lib/error-message.ts';
 import type { Progress, TrainOptions } from '../options.ts';
 import type { StepReport } from '../run.ts';
 import { train } from '../train.ts';
 import { createDisplay, type ProgressDisplay } from './progress.ts';
+import { describeStatus } from './status.ts';
 
 /** Exit code of a run that was stopped at once, as shells use it for SIGINT. */
 const STOPPED = 130;
@@ -15,7 +17,7 @@ export interface DriveOptions<T extends object> {
 /**
  * Runs `train` for a person at a terminal. Ctrl-C once: the step is finished, a checkpoint is left. Twice, or when the
  * options' own signal aborts: the run stops at once. Each can be resumed. Without a terminal a hang-up (closed session)
- * is ignored.
+ * is ignored. SIGUSR1 prints what the run waits for.
  *
  * @returns whether the run went to its end.
  */
@@ -41,6 +43,11 @@ export async function driveTraining<T extends object>(
     );
   };
   const ignore = () => {};
+  const tellStatus = async () => {
+    const lines = await describeStatus(options.runDir, Date.now()).catch((error) => [messageOf(error)]);
+    lines.forEach(display.say);
+  };
+  process.on('SIGUSR1', tellStatus);
   process.on('SIGINT', interrupt);
   process.on('SIGTERM', interrupt);
   if (!process.stdout.isTTY) process.on('SIGHUP', ignore);
@@ -59,6 +66,7 @@ export async function driveTraining<T extends object>(
     display.done();
     process.off('SIGINT', interrupt);
     process.off('SIGTERM', interrupt);
+    process.off('SIGUSR1', tellStatus);
     process.off('SIGHUP', ignore);
   }
   if (!finished) display.say(`Stopped. Continue with --resume; the run is in ${options.runDir}`);

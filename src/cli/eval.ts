@@ -152,7 +152,7 @@ function table(measured: readonly (readonly [string, readonly SourceEvaluation[]
       const numbers = [
         ['valid tool calls', rollout['tools/valid']],
         ['calls per trajectory', rollout['tool_call_counts/mean']],
-        ['turns', (rollout['num_turns/mean'] ?? Number.NaN) / 2], // verl counts prompt and answers too
+        ['turns', rollout['turns/mean']],
         ['tokens', rollout['response_length/mean']],
       ] as const;
       for (const [label, value] of numbers) {

@@ -4,36 +4,47 @@ import { RollcallError } from '../errors.ts';
 
 type Register = (program: Command) => void;
 
-/** One file a command, loaded only when it is the one asked for; `rollcall --help` loads them all. */
-const COMMANDS: Record<string, () => Promise<Register>> = {
-  bench: async () => (await import('./bench.ts')).registerBench,
-  data: async () => (await import('./data.ts')).registerData,
-  options: async () => (await import('./options.ts')).registerOptions,
-  chat: async () => (await import('./chat.ts')).registerChat,
-  doctor: async () => (await import('./doctor.ts')).registerDoctor,
-  fork: async () => (await import('./fork.ts')).registerFork,
-  generate: async () => (await import('./generate.ts')).registerGenerate,
-  init: async () => (await import('./init.ts')).registerInit,
-  logprobs: async () => (await import('./logprobs.ts')).registerLogprobs,
-  model: async () => (await import('./model.ts')).registerModel,
-  export: async () => (await import('./export.ts')).registerExport,
-  eval: async () => (await import('./eval.ts')).registerEval,
-  parse: async () => (await import('./parse.ts')).registerParse,
-  preview: async () => (await import('./preview.ts')).registerPreview,
-  quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
-  record: async () => (await import('./record.ts')).registerRecord,
-  replay: async () => (await import('./replay.ts')).registerReplay,
-  report: async () => (await import('./report.ts')).registerReport,
-  questions: async () => (await import('./questions.ts')).registerQuestions,
-  score: async () => (await import('./score.ts')).registerScore,
-  serve: async () => (await import('./serve.ts')).registerServe,
-  servers: async () => (await import('./servers.ts')).registerServers,
-  sft: async () => (await import('./sft.ts')).registerSft,
-  show: async () => (await import('./show.ts')).registerShow,
-  tools: async () => (await import('./tools.ts')).registerTools,
-  torch: async () => (await import('./torch.ts')).registerTorch,
-  train: async () => (await import('./train.ts')).registerTrain,
-  watch: async () => (await import('./watch.ts')).registerWatch,
+/** One file a command, loaded only when it is the one asked for; `rollcall --help` loads them all, under these headings. */
+const GROUPS: Record<string, Record<string, () => Promise<Register>>> = {
+  'Start here': {
+    init: async () => (await import('./init.ts')).registerInit,
+    quickstart: async () => (await import('./quickstart.ts')).registerQuickstart,
+    preview: async () => (await import('./preview.ts')).registerPreview,
+    record: async () => (await import('./record.ts')).registerRecord,
+    train: async () => (await import('./train.ts')).registerTrain,
+    show: async () => (await import('./show.ts')).registerShow,
+    watch: async () => (await import('./watch.ts')).registerWatch,
+  },
+  'Look at a run': {
+    status: async () => (await import('./status.ts')).registerStatus,
+    report: async () => (await import('./report.ts')).registerReport,
+    chat: async () => (await import('./chat.ts')).registerChat,
+    fork: async () => (await import('./fork.ts')).registerFork,
+    score: async () => (await import('./score.ts')).registerScore,
+    eval: async () => (await import('./eval.ts')).registerEval,
+    export: async () => (await import('./export.ts')).registerExport,
+    replay: async () => (await import('./replay.ts')).registerReplay,
+  },
+  'Models and servers': {
+    sft: async () => (await import('./sft.ts')).registerSft,
+    model: async () => (await import('./model.ts')).registerModel,
+    serve: async () => (await import('./serve.ts')).registerServe,
+    servers: async () => (await import('./servers.ts')).registerServers,
+    generate: async () => (await import('./generate.ts')).registerGenerate,
+    logprobs: async () => (await import('./logprobs.ts')).registerLogprobs,
+    torch: async () => (await import('./torch.ts')).registerTorch,
+  },
+  'Data, tools and people': {
+    data: async () => (await import('./data.ts')).registerData,
+    tools: async () => (await import('./tools.ts')).registerTools,
+    questions: async () => (await import('./questions.ts')).registerQuestions,
+    parse: async () => (await import('./parse.ts')).registerParse,
+  },
+  'This machine and its settings': {
+    doctor: async () => (await import('./doctor.ts')).registerDoctor,
+    options: async () => (await import('./options.ts')).registerOptions,
+    bench: async () => (await import('./bench.ts')).registerBench,
+  },
 };
 
 export async function main(argv: readonly string[]): Promise<void> {
@@ -57,8 +68,16 @@ export async function createProgram(asked?: string): Promise<Command> {
     .version(packageVersion(), '--version', 'print the version')
     .option('--debug', 'show stack traces of errors')
     .exitOverride();
-  const names = asked !== undefined && Object.hasOwn(COMMANDS, asked) ? [asked] : Object.keys(COMMANDS);
-  for (const name of names) (await COMMANDS[name]!())(program);
+  const all = Object.entries(GROUPS).flatMap(([heading, commands]) =>
+    Object.entries(commands).map(([name, load]) => ({ heading, name, load })),
+  );
+  const wanted = all.filter(({ name }) => name === asked);
+  for (const { heading, load } of wanted.length > 0 ? wanted : all) {
+    (await load())(program);
+    program.commands.at(-1)?.helpGroup(`${heading}:`);
+  }
+  const help = new Command('help').argument('[command]').description('what a command does, and its options');
+  program.addHelpCommand(help.helpGroup('Help:'));
   markRequired(program);
   return program;
 }

@@ -1,5 +1,6 @@
 import pc from 'picocolors';
 import type { Content } from '../types.ts';
+import { adviceFor } from '../watch/failure-advice.ts';
 import { endName } from '../watch/rollout-metrics.ts';
 import type { StoredTokens, StoredTrajectory } from '../watch/trajectory-store.ts';
 
@@ -17,17 +18,15 @@ export function printTrajectory(
     if (segments.length > 1) lines.push(pc.dim(`segment ${number + 1} of ${segments.length}`));
     lines.push(paintTokens(segment, decode), '');
   }
-  const calls = trajectory.turns.flatMap((turn) => turn.toolRuns);
-  for (const run of calls) {
-    const problem = run.problem ? pc.red(` ${run.problem.kind}: ${run.problem.message}`) : '';
-    lines.push(
-      pc.dim(`  ${run.call.name}(${JSON.stringify(run.call.arguments)}) → `) +
-        shorten(textOf(run.result), 80) +
-        problem,
-    );
-  }
-  for (const problem of trajectory.turns.flatMap((turn) => turn.problems)) {
-    lines.push(pc.red(`  ${problem.kind}: ${problem.message}`));
+  for (const [at, turn] of trajectory.turns.entries()) {
+    const where = pc.dim(`  turn ${at + 1}${segments.length > 1 ? `, segment ${turn.segment + 1}` : ''}: `);
+    for (const { call, result, problem } of turn.toolRuns) {
+      const told = problem ? pc.red(` ${problem.kind}: ${problem.message}`) : '';
+      const asked = pc.dim(`${call.name}(${JSON.stringify(call.arguments)}) → `);
+      lines.push(`${where}${asked}${shorten(textOf(result), 80)}${told}`);
+    }
+    for (const problem of turn.problems)
+      lines.push(`${where}${pc.red(`${problem.kind}: ${problem.message}`)}`);
   }
   return lines.join('\n');
 }
@@ -35,11 +34,17 @@ export function printTrajectory(
 export const LEGEND = `${pc.green('sampled and trained')}  ${pc.yellow('sampled, not trained')}  ${pc.dim('context')}`;
 
 function heading({ id, end, reward, rewards, turns }: StoredTrajectory): string {
-  const parts = [pc.bold(id), endName(end), `${turns.length} turns`, `reward ${reward ?? 'none'}`];
+  const parts = [
+    pc.bold(id),
+    endName(end),
+    `${turns.length} turn${turns.length === 1 ? '' : 's'}`,
+    `reward ${reward ?? 'none'}`,
+  ];
   const names = Object.entries(rewards).map(([name, value]) => `${name} ${round(value)}`);
   if (names.length > 1) parts.push(`(${names.join(', ')})`);
-  if (end.kind === 'failed') parts.push(pc.red(end.message));
-  return parts.join('  ');
+  if (end.kind !== 'failed') return parts.join('  ');
+  const { cause, suggestion } = adviceFor(end);
+  return `${parts.join('  ')}  ${pc.red(`${cause}: ${end.message}`)}\n${pc.dim(suggestion)}`;
 }
 
 function paintTokens(

@@ -60,7 +60,8 @@ export function createDisplay({ stream, now }: DisplayOptions): ProgressDisplay 
         stepSeconds.length > 0 ? pc.dim(`run ${clock(stepsLeft * recentMean(stepSeconds))} left`) : '',
       ].filter((part) => part !== '');
       clear();
-      status = parts.join('  ');
+      // A line that wraps cannot be cleared.
+      status = cut(parts.join('  '), (stream.columns ?? LINE_COLUMNS) - 1);
       stream.write(status);
     },
     step: (report) => {
@@ -69,11 +70,25 @@ export function createDisplay({ stream, now }: DisplayOptions): ProgressDisplay 
       stepsLeft = report.steps - report.step;
       const left =
         stepSeconds.length > 0 && stepsLeft > 0 ? `  ${clock(stepsLeft * recentMean(stepSeconds))} left` : '';
-      say(`${describeStep(report)}${left}`);
+      const line = `${describeStep(report)}${left}`;
+      // Before training there is something to say only where there was an evaluation.
+      const isWorthALine = report.step > 0 || Object.keys(report.metrics).some((name) => /^val-/.test(name));
+      if (isWorthALine) say(line);
       for (const notice of report.notices) say(pc.yellow(`  ${notice}`));
     },
     done: clear,
   };
+}
+
+/** A line of a step is no longer, so that it fits beside a margin in most terminals and logs. */
+const LINE_COLUMNS = 100;
+/** Room for the time that is left, which the display adds. */
+const LEFT_COLUMNS = 14;
+
+interface LinePart {
+  readonly text: string;
+  /** Parts of a lower rank are left out first where the line is too long. */
+  readonly rank: number;
 }
 
 /** One plain line a step: the numbers people look at first, in a fixed order. */
@@ -83,26 +98,41 @@ export function describeStep({
   metrics,
 }: Pick<StepReport<never>, 'step' | 'steps' | 'metrics'>): string {
   const width = String(steps).length;
-  const parts = [`step ${String(step).padStart(width)}/${steps}`];
-  const add = (label: string, name: string, format: (value: number) => string) => {
+  const parts: LinePart[] = [{ text: `step ${String(step).padStart(width)}/${steps}`, rank: 9 }];
+  const add = (rank: number, label: string, name: string, format: (value: number) => string) => {
     const value = metrics[name];
-    if (value !== undefined && !Number.isNaN(value)) parts.push(`${label} ${format(value)}`);
+    if (value !== undefined && !Number.isNaN(value)) parts.push({ text: `${label} ${format(value)}`, rank });
   };
   const fixed = (digits: number) => (value: number) => value.toFixed(digits);
-  const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
-  add('reward', 'critic/score/mean', fixed(3));
+  add(8, 'reward', 'critic/score/mean', fixed(3));
   for (const name of Object.keys(metrics)) {
     const [, set] = /^val-core\/(.+)\/reward\/mean@\d+$/.exec(name) ?? [];
-    if (set !== undefined) add(pc.cyan(set), name, fixed(3));
+    if (set !== undefined) add(7, shortened(set), name, fixed(3));
   }
-  add('valid calls', 'tools/valid', percent);
-  add('turns', 'num_turns/mean', (value) => (value / 2).toFixed(1)); // verl counts prompt and answers too
-  add('tokens', 'response_length/mean', fixed(0));
-  add('entropy', 'actor/entropy', fixed(2));
-  add('grad', 'actor/grad_norm', fixed(2));
-  add('rollout', 'timing_s/gen', (value) => `${value.toFixed(1)} s`);
-  add('train', 'timing_s/update_actor', (value) => `${value.toFixed(1)} s`);
-  return parts.join('  ');
+  add(6, 'valid', 'tools/valid', (value) => `${Math.round(100 * value)} %`);
+  add(5, 'turns', 'turns/mean', fixed(1));
+  add(4, 'tokens', 'response_length/mean', fixed(0));
+  add(2, 'entropy', 'actor/entropy', fixed(2));
+  add(1, 'grad', 'actor/grad_norm', fixed(2));
+  add(3, 'took', 'timing_s/step', (value) => `${value.toFixed(1)} s`);
+  return fitted(parts, LINE_COLUMNS - LEFT_COLUMNS);
+}
+
+/** The parts that fit into a line, the most important first, in their order. */
+function fitted(parts: readonly LinePart[], columns: number): string {
+  const line = (some: readonly LinePart[]) => some.map(({ text }) => text).join('  ');
+  let kept = parts;
+  while (line(kept).length > columns && kept.length > 1) {
+    const least = kept.reduce((one, other) => (other.rank <= one.rank ? other : one));
+    kept = kept.filter((part) => part !== least);
+  }
+  return line(kept);
+}
+
+/** The last part of a set's name, such as `gsm8k` of `openai/gsm8k`. */
+function shortened(set: string): string {
+  const last = set.split('/').at(-1) || set;
+  return last.length > 16 ? `${last.slice(0, 15)}…` : last;
 }
 
 function bar(share: number, width = 16): string {
@@ -125,4 +155,18 @@ function clock(seconds: number): string {
 
 function compact(value: number): string {
   return value >= 10_000 ? `${(value / 1000).toFixed(1)}k` : value.toFixed(0);
+}
+
+/** At most this many visible characters. */
+function cut(text: string, columns: number): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are control characters
+  const pieces = text.split(/(\u001b\[[0-9;]*m)/);
+  let left = columns;
+  const kept = pieces.map((piece, at) => {
+    if (at % 2 === 1) return piece;
+    const some = piece.slice(0, Math.max(0, left));
+    left -= piece.length;
+    return some;
+  });
+  return kept.join('');
 }

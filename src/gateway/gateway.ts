@@ -56,6 +56,23 @@ export function gateway(servers: readonly InferenceServer[], options: GatewayOpt
   return new Gateway(servers, options);
 }
 
+/** A request that has no reply yet. */
+export interface OpenRequest {
+  readonly trajectory: string;
+  readonly turn: number | undefined;
+  /** Since it was asked for. */
+  readonly waitedMs: number;
+  readonly tries: number;
+  /** Where it is; undefined while it waits for a server. */
+  readonly server: string | undefined;
+}
+
+interface Asked extends Pick<OpenRequest, 'trajectory' | 'turn'> {
+  readonly since: number;
+  tries: number;
+  server: string | undefined;
+}
+
 interface Failure {
   readonly member: Member;
   readonly error: unknown;
@@ -83,6 +100,7 @@ export class Gateway implements InferenceServer {
   readonly #clock: Clock;
   readonly #admission: Admission | undefined;
   readonly #ceiling: CeilingRules | undefined;
+  readonly #open = new Set<Asked>();
   /** Policies need the servers' memory sizes, so nothing is sent before these are known. */
   #firstReports: Promise<unknown> | undefined;
 
@@ -119,8 +137,26 @@ export class Gateway implements InferenceServer {
   }
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
+    const { trajectory, place } = request;
+    const asked = { trajectory, turn: place?.turn, since: this.#clock.now() };
+    const open: Asked = { ...asked, tries: 0, server: undefined };
+    this.#open.add(open);
+    try {
+      return await this.#generate(request, open);
+    } finally {
+      this.#open.delete(open);
+    }
+  }
+
+  /** Requests that have no reply yet, oldest first. */
+  requests(): readonly OpenRequest[] {
+    const now = this.#clock.now();
+    return [...this.#open].map(({ since, ...request }) => ({ ...request, waitedMs: now - since }));
+  }
+
+  async #generate(request: GenerateRequest, open: Asked): Promise<GenerateResult> {
     const failures: Failure[] = [];
-    const asked = this.#clock.now();
+    const asked = open.since;
     let busyTries = 0;
     let last: unknown;
     for (;;) {
@@ -134,6 +170,8 @@ export class Gateway implements InferenceServer {
         ? await this.#admitted(this.#admission, request, failed)
         : this.#choose(request.trajectory, failed);
       member.requests++;
+      open.tries++;
+      open.server = member.name;
       const waitedMs = this.#clock.now() - asked;
       let reply: GenerateResult | undefined;
       let wait: number;
@@ -165,6 +203,7 @@ export class Gateway implements InferenceServer {
         this.#admission?.leave(member, request, reply);
         if (this.#admission) void this.#report(member);
         this.#fleet.letGo(member);
+        open.server = undefined;
       }
       await sleep(this.#clock, wait, request.signal).catch(() => {
         throw gaveUp(request, failures.length, last);

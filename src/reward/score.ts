@@ -1,6 +1,7 @@
 /** Scores finished trajectories by every reward. A reward that keeps failing fails the attempt, not the run. */
 
 import { ConfigError, RewardError } from '../errors.ts';
+import type { Activity } from '../lib/activity.ts';
 import { type Clock, sleep } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
@@ -9,6 +10,8 @@ import type { Reward, RewardValue, SharedReward, TrajectoryReward } from './rewa
 
 export interface RewardScoring {
   readonly clock: Clock;
+  /** Where it is told what goes on. */
+  readonly activity?: Activity | undefined;
   /** Tries after the first, of each reward. */
   readonly retries: number;
   readonly signal?: AbortSignal | undefined;
@@ -113,12 +116,13 @@ export async function scoreTogether<T>(
 async function withRetries<R>(
   { name, timeoutMs }: Pick<Reward, 'name' | 'timeoutMs'>,
   what: string,
-  { clock, retries, signal }: RewardScoring,
+  { clock, retries, signal, activity }: RewardScoring,
   score: (signal: AbortSignal) => Promise<R>,
 ): Promise<R> {
+  const once = () => withTimeLimit(score, { milliseconds: timeoutMs, clock, signal });
   for (let attempt = 0; ; attempt++) {
     try {
-      return await withTimeLimit(score, { milliseconds: timeoutMs, clock, signal });
+      return await (activity?.during({ stage: 'reward', name, trajectory: what }, once) ?? once());
     } catch (cause) {
       signal?.throwIfAborted();
       if (attempt >= retries) {

@@ -39,6 +39,7 @@ export async function attemptTask<T>(
       revise: retrace?.revise,
       createChat,
       clock,
+      activity: options.activity,
       signal,
       images: options.images,
       door: options.door,

@@ -47,7 +47,7 @@ export function watchFailures<T>(tolerateShare = 0.5) {
       example.count++;
       const total = Math.max(planned, seen);
       if (end.boundary === 'agent' && stopOnAgentFailure) {
-        fatal = new ConfigError(`the agent threw in trajectory ${id}: ${end.message}`, {
+        fatal = new ConfigError(`the agent failed in trajectory ${id}: ${end.message}`, {
           cause: causeOf(end),
         });
       } else if (example.count > tolerateShare * total) {

@@ -4,6 +4,7 @@ import type { Limits } from '../agent/limits.ts';
 import type { Sampling } from '../agent/sampling.ts';
 import type { ChatFormat } from '../chat/format.ts';
 import type { InferenceServer } from '../inference/server.ts';
+import type { Activity } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { Reward } from '../reward/reward.ts';
 import type { ImageBlobs } from '../services/image-blobs.ts';
@@ -39,6 +40,8 @@ export interface RolloutOptions<T = Task> {
   readonly door?: Door | undefined;
   /** Names of the agents whose replies are trained; undefined: all. */
   readonly train?: readonly string[] | undefined;
+  /** Where it is told what goes on. */
+  readonly activity?: Activity;
   /** Where images of tasks and tools are kept; without it there are none. */
   readonly images?: ImageBlobs | undefined;
   /** Every attempt begins as a recorded one did. */

@@ -1,5 +1,6 @@
 import type { ChatFormat } from '../chat/format.ts';
 import { ConfigError, RewardError } from '../errors.ts';
+import type { Activity } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
 import type { Reward } from '../reward/reward.ts';
@@ -11,6 +12,7 @@ export interface Scoring<T> {
   /** Tries after the first. */
   readonly retries: number;
   readonly clock: Clock;
+  readonly activity?: Activity | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -18,7 +20,7 @@ export interface Scoring<T> {
 export async function scoreAttempt<T>(
   trajectory: Trajectory<T>,
   format: ChatFormat,
-  { rewards, retries, clock, signal }: Scoring<T>,
+  { rewards, ...setting }: Scoring<T>,
 ): Promise<Scored<T>> {
   if (trajectory.end.kind === 'failed' || trajectory.end.kind === 'cancelled') return unscored(trajectory);
   const { ownReward } = trajectory;
@@ -31,9 +33,7 @@ export async function scoreAttempt<T>(
       reward,
       spans,
     } = await scoreTrajectory(trajectory, rewards, {
-      clock,
-      retries,
-      signal,
+      ...setting,
       solutionOf: (one) => solutionOf(one, format),
     });
     return {
@@ -42,7 +42,7 @@ export async function scoreAttempt<T>(
       reward,
     };
   } catch (error) {
-    return unscored(trajectory, endOfScoring(error, signal));
+    return unscored(trajectory, endOfScoring(error, setting.signal));
   }
 }
 
@@ -62,12 +62,12 @@ export async function scoreBatch<T>(groups: readonly Group<T>[], scoring: Scorin
 async function scoreBeside<T>(
   attempts: readonly Scored<T>[],
   kind: 'group' | 'batch',
-  { rewards, retries, clock, signal }: Scoring<T>,
+  { rewards, ...setting }: Scoring<T>,
 ): Promise<readonly Scored<T>[]> {
   try {
-    return await scoreTogether(attempts, kind, rewards, { clock, retries, signal });
+    return await scoreTogether(attempts, kind, rewards, setting);
   } catch (error) {
-    const end = endOfScoring(error, signal);
+    const end = endOfScoring(error, setting.signal);
     return attempts.map((attempt) =>
       attempt.reward === undefined || attempt.trajectory.ownReward !== undefined
         ? attempt

@@ -26,6 +26,7 @@ import {
   runPaths,
   writeOptions,
 } from '../watch/run-directory.ts';
+import { reasonOf, writeRunEnd } from '../watch/run-end.ts';
 import { lockRun } from '../watch/run-lock.ts';
 import { algorithmFor } from './algorithm-for.ts';
 import { findSpeaking, openChatFormat } from './chat-format.ts';
@@ -49,7 +50,8 @@ export interface Parts<T> {
   readonly algorithm: Algorithm;
   /** Said with the first step. */
   readonly notices: readonly string[];
-  close(): Promise<void>;
+  /** With the error that kept the run from starting, if there was one: the run directory keeps it. */
+  close(error?: unknown): Promise<void>;
 }
 
 /** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
@@ -74,11 +76,18 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     opened.push(ready);
     return ready;
   };
-  const close = async () => {
+  let openedAt: number | undefined;
+  const close = async (error?: unknown) => {
+    // Before the lock goes; a directory that could not be opened is another run's.
+    if (error !== undefined && openedAt !== undefined) {
+      const end = { state: 'failed', step: openedAt, ...reasonOf(error) } as const;
+      await writeRunEnd(options.runDir, end).catch(() => {});
+    }
     await Promise.allSettled(opened.splice(0).map((resource) => resource.close()));
   };
   try {
     const resumed = await openDirectory(options);
+    openedAt = resumed?.step ?? 0;
     const valueHead = algorithm.critic?.shared ?? false;
     const { read: readImage } = images;
     const policy = await open(trainers.open('policy', model, { valueHead, readImage }));
@@ -147,7 +156,7 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
       close,
     };
   } catch (error) {
-    await close();
+    await close(error);
     throw error;
   }
 }

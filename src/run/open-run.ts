@@ -1,4 +1,5 @@
 import { validationSets } from '../evaluate.ts';
+import { Activity } from '../lib/activity.ts';
 import { type Clock, realClock } from '../lib/clock.ts';
 import { isOffPolicy } from '../modes/mode.ts';
 import { schedule } from '../modes/schedule.ts';
@@ -23,7 +24,7 @@ export async function openRun<T extends object>(options: ResolvedOptions<T>): Pr
   try {
     return await assemble(options, parts, realClock());
   } catch (error) {
-    await parts.close();
+    await parts.close(error);
     throw error;
   }
 }
@@ -51,6 +52,7 @@ async function assemble<T extends object>(
     sampler.restore(saved.sampler);
   }
   if (resumed || sendFirst) await weights.send();
+  const activity = new Activity(clock);
   const records = new Records({
     runDir,
     described: describeOptions(options) as Readonly<Record<string, unknown>>,
@@ -58,11 +60,13 @@ async function assemble<T extends object>(
     format,
     server,
     clock,
+    activity,
+    steps,
     resumedAt: resumed?.step,
   });
   const step = resumed?.step ?? 0;
   const limits = limitsWithin(options.limits, info.contextTokens);
-  const rolling = { ...parts, limits, clock, records };
+  const rolling = { ...parts, limits, clock, activity, records };
   const { dynamicSampling } = algorithm;
   const { step: _, ...shared } = rolloutOptions(options, rolling, step + 1);
   const source = schedule<T>(
@@ -83,7 +87,7 @@ async function assemble<T extends object>(
     },
     resumed && (await readSchedule<T>(resumed, sampler)),
   );
-  const timings = new Timings(clock, saved?.seconds ?? 0);
+  const timings = new Timings(clock, saved?.seconds ?? 0, activity);
   return new Run<T>({
     options,
     algorithm,
@@ -101,6 +105,7 @@ async function assemble<T extends object>(
       first: notices,
     }),
     timings,
+    activity,
     rolloutOptions: (at, purpose) => rolloutOptions(options, rolling, at, purpose),
     step,
     close: parts.close,

@@ -1,11 +1,14 @@
 import type { ChatFormat } from '../chat/format.ts';
 import type { Gateway } from '../gateway/gateway.ts';
+import type { Activity } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { UpdateResult } from '../training/update-policy.ts';
 import type { Group, Metrics, Scored } from '../types.ts';
 import { writeEvaluations } from '../watch/evaluation-store.ts';
 import { watchMachine } from '../watch/machine-use.ts';
-import { appendMetrics, writeSummary } from '../watch/run-directory.ts';
+import { appendMetrics } from '../watch/run-directory.ts';
+import { type RunEnd, writeRunEnd } from '../watch/run-end.ts';
+import { describeActivity, writeStatus } from '../watch/run-status.ts';
 import {
   type SampledServer,
   type ServerWatch,
@@ -25,8 +28,13 @@ interface RecordsOptions {
   readonly format: ChatFormat;
   readonly server: Gateway;
   readonly clock: Clock;
+  readonly activity: Activity;
+  readonly steps: number;
   readonly resumedAt: number | undefined;
 }
+
+/** How often the run writes what it is doing. */
+const STATUS_MS = 2_000;
 
 /** What is written of a run: trajectories, evaluations and metrics, in its directory and to its trackers. */
 export class Records {
@@ -35,10 +43,17 @@ export class Records {
   readonly #tracking: Tracking;
   readonly #machine: ReturnType<typeof watchMachine>;
   readonly #servers: ServerWatch;
+  readonly #writeStatus: () => Promise<void>;
+  #status: { readonly written: Promise<void>; readonly cancel: () => void } = {
+    written: Promise.resolve(),
+    cancel: () => {},
+  };
+  #closed = false;
   /** What evaluations have sampled since the last step was recorded. */
   #evaluated: Scored[] = [];
 
-  constructor({ runDir, described, trackers, format, server, clock, resumedAt }: RecordsOptions) {
+  constructor(options: RecordsOptions) {
+    const { runDir, described, trackers, format, server, clock, activity, steps, resumedAt } = options;
     this.#runDir = runDir;
     this.#described = described;
     this.#tracking = startTracking(trackers, {
@@ -51,6 +66,18 @@ export class Records {
     });
     this.#machine = watchMachine(clock);
     this.#servers = watchServers(() => sampledServers(server), clock);
+    this.#writeStatus = () =>
+      writeStatus(runDir, describeActivity(activity, server, { clock, steps, at: new Date() }));
+    this.#keepStatus(clock);
+  }
+
+  /** A status that cannot be written must not end the run: the next one may. */
+  #keepStatus(clock: Clock): void {
+    const cancel = clock.timer(STATUS_MS, async () => {
+      await this.#status.written;
+      if (!this.#closed) this.#keepStatus(clock);
+    });
+    this.#status = { written: this.#writeStatus().catch(() => {}), cancel };
   }
 
   /** A trajectory of an evaluation has ended. */
@@ -99,11 +126,15 @@ export class Records {
     this.#evaluated = [];
   }
 
-  async writeSummary(summary: { readonly step: number; readonly version: number; readonly seconds: number }) {
-    await writeSummary(this.#runDir, { ...summary, finished: true });
+  async writeEnd(end: RunEnd): Promise<void> {
+    await writeRunEnd(this.#runDir, end);
   }
 
   async close(end: 'finished' | 'stopped'): Promise<void> {
+    this.#closed = true;
+    this.#status.cancel();
+    await this.#status.written;
+    await this.#writeStatus().catch(() => {}); // with the failures of the last step
     this.#machine.close();
     this.#servers.close();
     await this.#tracking.close(end);

@@ -1,4 +1,5 @@
 import type { Limits } from '../agent/limits.ts';
+import type { Activity } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { ResolvedOptions } from '../options.ts';
 import type { RolloutOptions } from '../rollout/options.ts';
@@ -10,13 +11,14 @@ interface RolloutSetting extends Pick<Parts<never>, 'server' | 'format' | 'image
   /** The run's limits, within what its servers can. */
   readonly limits: Limits;
   readonly clock: Clock;
+  readonly activity: Activity;
   readonly records: Pick<Records, 'addEvaluated'>;
 }
 
 /** How trajectories of a step are rolled out: for training, or for an evaluation. */
 export function rolloutOptions<T>(
   options: ResolvedOptions<T>,
-  { server, format, images, door, limits, clock, records }: RolloutSetting,
+  { server, format, images, door, limits, clock, activity, records }: RolloutSetting,
   step: number,
   purpose?: 'evaluation',
 ): Omit<RolloutOptions<T>, 'tasks' | 'attempts'> {
@@ -35,6 +37,7 @@ export function rolloutOptions<T>(
     seed,
     concurrency,
     clock,
+    activity,
     failures,
     ...(signal ? { signal } : {}),
     ...(purpose && { onTrajectory: (scored: Scored<T>) => records.addEvaluated(scored as Scored) }),

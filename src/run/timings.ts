@@ -1,16 +1,19 @@
+import type { Activity } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
 import type { Metrics } from '../types.ts';
 
 /** How long a run and the parts of its steps take. */
 export class Timings {
   readonly #clock: Clock;
+  readonly #activity: Activity;
   readonly #secondsBefore: number;
   #parts: Metrics = {};
   #stepBegan: number;
 
   /** `secondsBefore`: what the run had taken when it was last stopped. */
-  constructor(clock: Clock, secondsBefore: number) {
+  constructor(clock: Clock, secondsBefore: number, activity: Activity) {
     this.#clock = clock;
+    this.#activity = activity;
     this.#secondsBefore = secondsBefore;
     this.#stepBegan = clock.now();
   }
@@ -24,7 +27,7 @@ export class Timings {
   async time<R>(name: string, work: () => Promise<R>): Promise<R> {
     const began = this.#clock.now();
     try {
-      return await work();
+      return await this.#activity.during({ stage: 'step', name }, work);
     } finally {
       const metric = `timing_s/${name}`;
       this.#parts[metric] = (this.#parts[metric] ?? 0) + (this.#clock.now() - began) / 1000;

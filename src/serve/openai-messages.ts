@@ -1,4 +1,5 @@
 /** Messages and tools in OpenAI's form, read into ours. */
+import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import type { Message, ToolCall, ToolSchema } from '../types.ts';
 import { BadRequest } from './bad-request.ts';
@@ -93,7 +94,8 @@ export function readTools(given: readonly z.infer<typeof TOOL>[]): ToolSchema[] 
 export function writeToolCalls(calls: readonly ToolCall[], from = 0) {
   return calls.map((call, at) => ({
     index: from + at,
-    id: call.id,
+    // Clients take ids for unique in the whole dialogue, of which this server sees one reply.
+    id: `call_${randomUUID().replaceAll('-', '')}`,
     type: 'function',
     function: { name: call.name, arguments: JSON.stringify(call.arguments) },
   }));

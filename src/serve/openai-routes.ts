@@ -9,6 +9,9 @@ import { MESSAGE, readMessages, readTools, TOOL, writeToolCalls } from './openai
 import { bodyOf, events } from './request.ts';
 import type { ServedModel } from './served-model.ts';
 
+/** Replies to one request. */
+const MOST_CHOICES = 16;
+
 const COMMON = {
   model: z.string().optional(),
   temperature: z.number().min(0).nullable().default(1),
@@ -24,41 +27,28 @@ const COMMON = {
     .nullable()
     .optional(),
   stop_token_ids: z.array(z.number().int()).default([]),
-  n: z.literal(1).default(1),
+  n: z.number().int().min(1).max(MOST_CHOICES).nullable().default(1),
   stream: z.boolean().nullable().default(false),
   stream_options: z.object({ include_usage: z.boolean().optional() }).nullable().optional(),
   return_token_ids: z.boolean().default(false),
-  /** Known, and without a meaning here. */
-  user: z.string().optional(),
-  metadata: z.unknown().optional(),
-  store: z.boolean().nullable().optional(),
-  service_tier: z.enum(['auto', 'default']).nullable().optional(),
-  /** What clients send where nothing is asked for. */
-  response_format: z
-    .strictObject({ type: z.literal('text') })
-    .nullable()
-    .optional(),
-  logit_bias: z.strictObject({}).nullable().optional(),
 };
 
-const COMPLETION = z.strictObject({
+/** Other fields are ignored, and named in the header `x-rollcall-ignored`. */
+const COMPLETION = z.object({
   ...COMMON,
   prompt: z.union([z.string(), z.array(z.number().int())]),
   max_tokens: z.number().int().positive().default(16),
   logprobs: z.number().int().min(0).max(1).nullable().optional(),
-  echo: z.literal(false).optional(),
 });
 
-const CHAT = z.strictObject({
+const CHAT = z.object({
   ...COMMON,
   messages: z.array(MESSAGE).min(1),
   tools: z.array(TOOL).optional(),
-  tool_choice: z.enum(['auto', 'none']).optional(),
-  parallel_tool_calls: z.literal(true).optional(),
+  tool_choice: z.unknown().optional(),
   max_tokens: z.number().int().positive().nullable().optional(),
   max_completion_tokens: z.number().int().positive().nullable().optional(),
   logprobs: z.boolean().nullable().optional(),
-  top_logprobs: z.literal(0).nullable().optional(),
 });
 
 type Common = z.infer<typeof COMPLETION> | z.infer<typeof CHAT>;
@@ -82,8 +72,9 @@ export function openaiRoutes(app: Hono, served: ServedModel): void {
     const stopIds = served.eosIds;
     const request = requestOf(body, served, prompt, stopIds, body.max_tokens);
     const head = headOf(body, 'cmpl', 'text_completion');
-    const choice = (text: string, ids: Int32Array, logprobs: Float32Array, finish: string | null) => ({
-      index: 0,
+    type Said = Pick<GenerateResult, 'ids' | 'logprobs'>;
+    const choice = (index: number, text: string, { ids, logprobs }: Said, finish: string | null) => ({
+      index,
       text,
       finish_reason: finish,
       logprobs:
@@ -93,30 +84,32 @@ export function openaiRoutes(app: Hono, served: ServedModel): void {
       ...(body.return_token_ids ? { token_ids: Array.from(ids) } : {}),
     });
     if (!body.stream) {
-      const result = await served.generate(request, context.req.raw.signal);
-      const text = served.tokenizer.decode(withoutStop(result, request.sampling.stopIds));
+      const results = await generateAll(served, choicesOf(request, body), context.req.raw.signal);
+      const textOf = (result: GenerateResult) =>
+        served.tokenizer.decode(withoutStop(result, request.sampling.stopIds));
       return context.json({
         ...head,
-        choices: [choice(text, result.ids, result.logprobs, finishOf(result))],
-        usage: usageOf(result),
+        choices: results.map((result, index) => choice(index, textOf(result), result, finishOf(result))),
+        usage: usageOf(results),
         ...(body.return_token_ids ? { prompt_token_ids: Array.from(prompt) } : {}),
       });
     }
     return events(context, async (send) => {
-      const decoder = served.tokenizer.decoder();
-      const result = await served.generate(
-        {
-          ...request,
-          onTokens: (ids, logprobs) => {
-            const ends = request.sampling.stopIds.includes(ids[0]!);
-            send({ ...head, choices: [choice(ends ? '' : decoder.push(ids), ids, logprobs, null)] });
-          },
-        },
-        context.req.raw.signal,
-      );
-      const none = new Int32Array();
-      send({ ...head, choices: [choice(decoder.end(), none, new Float32Array(), finishOf(result))] });
-      if (body.stream_options?.include_usage) send({ ...head, choices: [], usage: usageOf(result) });
+      const streamed = choicesOf(request, body).map((one, index) => {
+        const decoder = served.tokenizer.decoder();
+        const onTokens = (ids: Int32Array, logprobs: Float32Array) => {
+          const ends = request.sampling.stopIds.includes(ids[0]!);
+          const text = ends ? '' : decoder.push(ids);
+          send({ ...head, choices: [choice(index, text, { ids, logprobs }, null)] });
+        };
+        return { request: { ...one, onTokens }, end: () => decoder.end() };
+      });
+      const sent = streamed.map((one) => one.request);
+      const results = await generateAll(served, sent, context.req.raw.signal);
+      const nothing = { ids: new Int32Array(), logprobs: new Float32Array() };
+      for (const [index, result] of results.entries())
+        send({ ...head, choices: [choice(index, streamed[index]!.end(), nothing, finishOf(result))] });
+      if (body.stream_options?.include_usage) send({ ...head, choices: [], usage: usageOf(results) });
     });
   });
 
@@ -135,26 +128,33 @@ export function openaiRoutes(app: Hono, served: ServedModel): void {
       ...(body.return_token_ids ? { token_ids: Array.from(ids) } : {}),
     });
     if (!body.stream) {
-      const result = await served.generate(request, context.req.raw.signal);
-      const reply = format.parseReply(result.ids, tools);
-      const calls = writeToolCalls(reply.toolCalls);
-      const message = {
-        role: 'assistant',
-        content: reply.content,
-        ...(reply.reasoning === '' ? {} : { reasoning_content: reply.reasoning }),
-        ...(calls.length === 0 ? {} : { tool_calls: calls }),
-      };
-      const finish_reason = finishOf(result, calls.length);
+      const results = await generateAll(served, choicesOf(request, body), context.req.raw.signal);
+      const choices = results.map((result, index) => {
+        const reply = format.parseReply(result.ids, tools);
+        const calls = writeToolCalls(reply.toolCalls);
+        const message = {
+          role: 'assistant',
+          content: reply.content,
+          ...(reply.reasoning === '' ? {} : { reasoning_content: reply.reasoning }),
+          ...(calls.length === 0 ? {} : { tool_calls: calls }),
+        };
+        const finish_reason = finishOf(result, calls.length);
+        return { index, message, finish_reason, ...extras(result.ids, result.logprobs) };
+      });
       return context.json({
         ...head,
-        choices: [{ index: 0, message, finish_reason, ...extras(result.ids, result.logprobs) }],
-        usage: usageOf(result),
+        choices,
+        usage: usageOf(results),
         ...(body.return_token_ids ? { prompt_token_ids: Array.from(prompt) } : {}),
       });
     }
-    return events(context, (send) =>
-      streamChat({ served, format, tools, request, head, extras, send, gone: context.req.raw.signal, body }),
-    );
+    return events(context, async (send) => {
+      const chat = { served, format, tools, head, extras, send, gone: context.req.raw.signal, body };
+      const results = await Promise.all(
+        choicesOf(request, body).map((one, index) => streamChat({ ...chat, request: one, index })),
+      );
+      if (body.stream_options?.include_usage) send({ ...head, choices: [], usage: usageOf(results) });
+    });
   });
 }
 
@@ -163,6 +163,7 @@ interface ChatStream {
   readonly format: ChatFormat;
   readonly tools: ReturnType<typeof readTools>;
   readonly request: ReturnType<typeof requestOf>;
+  readonly index: number;
   readonly head: object;
   readonly body: z.infer<typeof CHAT>;
   readonly gone: AbortSignal;
@@ -170,8 +171,8 @@ interface ChatStream {
   send(value: object): void;
 }
 
-async function streamChat(chat: ChatStream): Promise<void> {
-  const { served, format, tools, request, head, extras, send, gone, body } = chat;
+async function streamChat(chat: ChatStream): Promise<GenerateResult> {
+  const { served, format, tools, request, index, head, extras, send, gone, body } = chat;
   const reply = format.streamReply(tools);
   let calls = 0;
   const tell = (delta: ReturnType<typeof reply.push>, ids: Int32Array, logprobs: Float32Array) => {
@@ -182,15 +183,30 @@ async function streamChat(chat: ChatStream): Promise<void> {
     };
     calls += delta.toolCalls.length;
     if (Object.keys(told).length === 0 && !body.logprobs && !body.return_token_ids) return;
-    send({ ...head, choices: [{ index: 0, delta: told, finish_reason: null, ...extras(ids, logprobs) }] });
+    send({ ...head, choices: [{ index, delta: told, finish_reason: null, ...extras(ids, logprobs) }] });
   };
-  send({ ...head, choices: [{ index: 0, delta: { role: 'assistant', content: '' }, finish_reason: null }] });
+  send({ ...head, choices: [{ index, delta: { role: 'assistant', content: '' }, finish_reason: null }] });
   const onTokens = (ids: Int32Array, logprobs: Float32Array) => tell(reply.push(ids), ids, logprobs);
   const result = await served.generate({ ...request, onTokens }, gone);
   tell(reply.end(), new Int32Array(), new Float32Array());
-  send({ ...head, choices: [{ index: 0, delta: {}, finish_reason: finishOf(result, calls) }] });
-  if (body.stream_options?.include_usage) send({ ...head, choices: [], usage: usageOf(result) });
+  send({ ...head, choices: [{ index, delta: {}, finish_reason: finishOf(result, calls) }] });
+  return result;
 }
+
+/** One request for each reply that is asked for. */
+function choicesOf(request: ReturnType<typeof requestOf>, { n }: Common) {
+  const { sampling } = request;
+  return Array.from({ length: n ?? 1 }, (_, at) => ({
+    ...request,
+    sampling: { ...sampling, seed: (sampling.seed + at) % 2 ** 32 },
+  }));
+}
+
+const generateAll = (
+  served: ServedModel,
+  requests: readonly Parameters<ServedModel['generate']>[0][],
+  gone: AbortSignal,
+) => Promise.all(requests.map((request) => served.generate(request, gone)));
 
 function requestOf(
   body: Common,
@@ -225,11 +241,13 @@ function finishOf({ finish }: GenerateResult, calls = 0): string {
   return finish === 'stop' && calls > 0 ? 'tool_calls' : finish;
 }
 
-function usageOf({ promptTokens, ids, cachedTokens = 0 }: GenerateResult) {
+function usageOf(results: readonly GenerateResult[]) {
+  const { promptTokens, cachedTokens = 0 } = results[0]!;
+  const sampled = results.reduce((sum, { ids }) => sum + ids.length, 0);
   return {
     prompt_tokens: promptTokens,
-    completion_tokens: ids.length,
-    total_tokens: promptTokens + ids.length,
+    completion_tokens: sampled,
+    total_tokens: promptTokens + sampled,
     prompt_tokens_details: { cached_tokens: cachedTokens },
   };
 }

@@ -13,9 +13,34 @@ export async function bodyOf<S extends z.ZodType>(context: Context, schema: S): 
     throw new BadRequest('the body is not JSON');
   }
   const read = schema.safeParse(json);
-  if (read.success) return read.data;
-  const problems = read.error.issues.map(({ path, message }) => `${path.join('.') || 'body'}: ${message}`);
-  throw new BadRequest(problems.join('; '));
+  if (!read.success) throw new BadRequest(read.error.issues.map(inWords).join('; '));
+  const ignored = Object.keys(json as object).filter((name) => !(name in (read.data as object)));
+  // Of any name only what a header may hold.
+  if (ignored.length > 0) context.header(IGNORED, ignored.join(', ').replaceAll(/[^\w, .-]/g, '?'));
+  return read.data;
+}
+
+/** The header that names the fields of a request that this server does not know. */
+export const IGNORED = 'x-rollcall-ignored';
+
+function inWords(issue: z.core.$ZodIssue): string {
+  const where = issue.path.join('.') || 'the body';
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.expected === 'nonoptional'
+        ? `${where} is missing`
+        : `${where}: a value of type ${issue.expected} is needed`;
+    case 'too_small':
+      return `${where}: at least ${issue.minimum} is needed`;
+    case 'too_big':
+      return `${where}: at most ${issue.maximum} is possible`;
+    case 'invalid_value':
+      return `${where}: ${issue.values.map((value) => JSON.stringify(value)).join(' or ')} is needed`;
+    case 'unrecognized_keys':
+      return `${where}: ${issue.keys.join(', ')} is not known here`;
+    default:
+      return `${where}: this value cannot be used`;
+  }
 }
 
 /** Server-sent events until `work` ends, then `[DONE]`; an error after the first event is one more event. */

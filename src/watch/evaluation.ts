@@ -119,7 +119,7 @@ export function validationMetrics(evaluations: readonly SourceEvaluation[]): Met
       }
     }
     for (const [key, value] of Object.entries(rollout)) {
-      if (/^(tools\/(valid|calls)|num_turns|response_length|tool_call_counts|ends)/.test(key)) {
+      if (/^(tools\/(valid|calls)|turns|num_turns|response_length|tool_call_counts|ends)/.test(key)) {
         metrics[`val-aux/${source}/${key}`] = value;
       }
     }

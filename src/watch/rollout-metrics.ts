@@ -22,6 +22,10 @@ export function rolloutMetrics(groups: readonly Group[]): Metrics {
     ...spread('prompt_length', trajectories.map(promptTokens)),
     ...spread('response_length', trajectories.map(responseTokens)),
     'response_length/clip_ratio': mean(trajectories.map(({ end }) => (end.kind === 'truncated' ? 1 : 0))),
+    ...spread(
+      'turns',
+      trajectories.map(({ turns }) => turns.length),
+    ),
     ...spread('num_turns', trajectories.map(numberOfTurns)),
     ...spread(
       'tool_call_counts',

@@ -16,7 +16,8 @@ import type { Metrics } from '../types.ts';
  *   servers/server-PORT.log         what servers printed that the run started
  *   checkpoints/global_step_N/      weights, optimizer, state.json; written beside and renamed
  *   checkpoints/latest              the name of the newest complete one
- *   summary.json                    how the run ended
+ *   end.json                        how the run ended (run-end.ts)
+ *   status.json                     what the run is doing, while it lives (run-status.ts)
  *   trackers.json                   where the run is in each tracker (trackers/memory.ts)
  *   set-aside/                      batches with a number that was not finite, for `rollcall replay`
  *   discarded/                      what lay past the checkpoint when the run was resumed
@@ -41,7 +42,8 @@ export const runPaths = (directory: string) => ({
   servers: join(directory, 'servers'),
   checkpoints: join(directory, 'checkpoints'),
   latest: join(directory, 'checkpoints', 'latest'),
-  summary: join(directory, 'summary.json'),
+  end: join(directory, 'end.json'),
+  status: join(directory, 'status.json'),
   discarded: join(directory, 'discarded'),
   setAside: join(directory, 'set-aside'),
 });
@@ -79,13 +81,6 @@ export async function appendMetrics(directory: string, line: StepMetrics): Promi
 
 export async function readMetrics(directory: string): Promise<StepMetrics[]> {
   return (await readJsonLines(runPaths(directory).metrics)) as StepMetrics[];
-}
-
-export async function writeSummary(directory: string, summary: object): Promise<void> {
-  await writeFileAtomically(
-    runPaths(directory).summary,
-    `${JSON.stringify({ format: RUN_FORMAT, ...summary }, null, 2)}\n`,
-  );
 }
 
 /**
@@ -171,7 +166,8 @@ export async function discardPast(directory: string, step: number, stamp: string
   }
   // Rewritten even when nothing is past: it may end in a torn line.
   await writeFileAtomically(paths.metrics, toLines(lines.filter((line) => line.step <= step)));
-  await rm(paths.summary, { force: true });
+  await rm(paths.end, { force: true });
+  await rm(paths.status, { force: true });
 }
 
 async function moveStepsPast(folder: string, step: number, bin: string): Promise<void> {

@@ -39,6 +39,15 @@ export async function lockRun(directory: string): Promise<{ close(): Promise<voi
   }
 }
 
+/** Which process writes the run, and whether it lives; undefined where that cannot be seen from this machine. */
+export async function runOwner(
+  directory: string,
+): Promise<{ readonly pid: number; readonly host: string; readonly alive: boolean | undefined } | undefined> {
+  const path = resolve(directory, 'lock');
+  const owner = await readOwner(path);
+  return owner && { ...owner, alive: owner.host === hostname() ? isAlive(owner, path) : undefined };
+}
+
 async function readOwner(path: string): Promise<Owner | undefined> {
   try {
     return JSON.parse(await readFile(path, 'utf8')) as Owner;

@@ -148,6 +148,10 @@ export function followRuns(): void {
   const events = new EventSource('api/events');
   events.addEventListener('open', refresh); // changes before this, or while the connection was lost, were missed
   events.addEventListener('changed', refresh);
+  events.addEventListener('status', () => {
+    answers.delete(api.runs());
+    load(api.runs()).then(tell, () => {});
+  });
 }
 
 export const api = {

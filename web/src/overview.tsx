@@ -31,7 +31,7 @@ const CHARTS: readonly ChartSpec[] = [
     hint: 'tokens per trajectory',
     names: ['response_length/mean', 'response_length/max'],
   },
-  { title: 'Turns', hint: 'as verl counts them', names: ['num_turns/mean'] },
+  { title: 'Turns', hint: 'replies per trajectory', names: ['turns/mean'] },
   { title: 'Tool calls', hint: 'per trajectory', names: ['tool_call_counts/mean'] },
   {
     title: 'Groups without spread',

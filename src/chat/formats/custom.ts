@@ -1,4 +1,4 @@
-import { messageOf } from '../../lib/error-message.ts';
+import { messageForModel } from '../../lib/error-message.ts';
 import type { ToolSchema } from '../../types.ts';
 import { malformed, type Piece, type ReadCall, THINK, type ToolFormat } from './grammar.ts';
 
@@ -36,7 +36,7 @@ export function toolFormat(
         ...problems.map((problem) => malformed(problem, text)),
       ];
     } catch (error) {
-      const why = messageOf(error);
+      const why = messageForModel(error);
       return [
         { kind: 'content', text },
         malformed(`the format "${name}" could not read the reply: ${why}`, text),

@@ -1,4 +1,4 @@
-import { messageOf } from '../../lib/error-message.ts';
+import { jsonFault } from '../../lib/json-fault.ts';
 import type { Problem, ToolSchema } from '../../types.ts';
 
 /** A call before it has an id. */
@@ -94,8 +94,8 @@ export function readJson(text: string): { readonly value: unknown } | { readonly
   if (depthOf(text) > DEEPEST_JSON) return { error: `nested deeper than ${DEEPEST_JSON} levels` };
   try {
     return { value: JSON.parse(text) };
-  } catch (error) {
-    return { error: messageOf(error) };
+  } catch {
+    return { error: jsonFault(text) ?? 'it is not JSON' };
   }
 }
 

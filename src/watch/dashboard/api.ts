@@ -1,4 +1,6 @@
 /** What the page asks and what it gets: the one description that server and page share. */
+import type { RunState } from '../run-end.ts';
+import type { RunStatus } from '../run-status.ts';
 import type { ServerSamples } from '../server-samples.ts';
 import type { StoredTrajectory } from '../trajectory-store.ts';
 import type { TokenDifference } from './retokenised.ts';
@@ -7,8 +9,11 @@ export interface RunSummary {
   readonly id: string;
   /** The run's name as given on the command line. */
   readonly name: string;
-  /** `live`: written to within the last minute; `stopped`: neither finished nor written to. */
-  readonly state: 'live' | 'finished' | 'stopped' | 'empty';
+  readonly state: RunState['state'];
+  /** Why it stopped or failed. */
+  readonly reason: string | null;
+  /** What it is doing, while it lives; what it was doing last, if it was killed or failed. */
+  readonly doing: Doing | null;
   /** Newest step with metrics. */
   readonly step: number | null;
   readonly plannedSteps: number | null;
@@ -25,6 +30,13 @@ export interface RunSummary {
   readonly fork: ForkOrigin | null;
   /** Set for what was sampled to measure the policy: the validation set's name. */
   readonly evaluation: string | null;
+}
+
+export interface Doing extends Pick<RunStatus, 'step' | 'waits' | 'failures'> {
+  /** One line for each thing that the run waits for. */
+  readonly lines: readonly string[];
+  /** Since it was written. */
+  readonly secondsAgo: number;
 }
 
 export interface ForkOrigin {
@@ -136,6 +148,11 @@ export interface FailureRow {
   readonly kind: string;
   readonly turn: number | null;
   readonly message: string;
+  /** The text that could not be read, or the tool's name; empty for an end. */
+  readonly source: string;
+  /** Of a failed attempt. */
+  readonly cause: string | null;
+  readonly suggestion: string | null;
 }
 
 export interface StepFailures {

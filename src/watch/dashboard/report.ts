@@ -7,7 +7,7 @@ import type { ImageRef } from '../../types.ts';
 import type { IndexEntry, StoredTrajectory } from '../trajectory-store.ts';
 import type { TrajectoryView } from './api.ts';
 import { loadPage, type Page } from './page.ts';
-import { openRuns, type WatchedRun } from './runs.ts';
+import { type WatchedRun, WatchedRuns } from './runs.ts';
 import { createApp } from './server.ts';
 import type { TokenTexts } from './views.ts';
 
@@ -23,7 +23,7 @@ export interface ReportOptions {
 
 export async function createReport(options: ReportOptions): Promise<string> {
   const page = await loadPage(options.say);
-  const watched = await openRuns(options.runs);
+  const watched = await WatchedRuns.open(options.runs);
   const app = createApp({
     ...options,
     page,
@@ -44,7 +44,7 @@ export async function createReport(options: ReportOptions): Promise<string> {
     answers[path] = `data:${response.headers.get('content-type')};base64,${bytes}`;
   };
   await put('api/runs');
-  for (const run of watched) {
+  for (const run of watched.list) {
     await put(`api/runs/${run.id}/metrics`);
     for (const step of await chosenSteps(run, options.steps)) {
       const index = await run.index(step);

@@ -5,11 +5,11 @@ import { ConfigError } from '../../errors.ts';
 import { isMissing } from '../../lib/files.ts';
 import { listEvaluations } from '../evaluation-store.ts';
 import { runPaths } from '../run-directory.ts';
+import { readRunState } from '../run-end.ts';
+import { readStatus, statusLines } from '../run-status.ts';
 import { listSteps, readStepIndex, type StepIndex } from '../trajectory-store.ts';
-import type { ForkOrigin, MetricsView, RunSummary } from './api.ts';
+import type { Doing, ForkOrigin, MetricsView, RunSummary } from './api.ts';
 
-/** A run that was not written to for this long is no longer live. */
-const LIVE_MS = 60_000;
 const KEPT_INDEXES = 8;
 
 /** A run directory that is shown. Nothing a browser sends becomes part of a path but whole numbers and hashes. */
@@ -37,15 +37,17 @@ export class WatchedRun {
     // A damaged run is listed too; what is wrong with it is said where its metrics are asked for.
     const { steps, seconds } = await this.#metrics.read().catch(() => ({ steps: [], seconds: [] }));
     const written = await stat(paths.metrics).catch(() => undefined);
-    const isFinished = existsSync(paths.summary);
     const fork = (options['fork'] as ForkOrigin | undefined) ?? null;
     const isPart = this.parent !== undefined;
-    const state =
-      isFinished || isPart ? 'finished' : now - (written?.mtimeMs ?? 0) < LIVE_MS ? 'live' : 'stopped';
+    const { state, reason } = isPart
+      ? ({ state: 'finished', reason: null } as const)
+      : await readRunState(this.directory, now);
     return {
       id: this.id,
       name: this.#name,
-      state: steps.length === 0 && state === 'stopped' ? 'empty' : state,
+      state,
+      reason,
+      doing: state === 'finished' || state === 'stopped' ? null : await doing(this.directory, now),
       step: steps.at(-1) ?? (isPart ? (await listSteps(this.directory)).at(-1) : undefined) ?? null,
       plannedSteps: typeof options['steps'] === 'number' ? options['steps'] : null,
       seconds: seconds.at(-1) ?? null,
@@ -66,8 +68,13 @@ export class WatchedRun {
 
   /** Changes when there is something new to show. */
   async mark(): Promise<string> {
-    const { metrics, trajectories, summary } = runPaths(this.directory);
-    return (await Promise.all([metrics, trajectories, summary].map(markOf))).join(' ');
+    const { metrics, trajectories, end } = runPaths(this.directory);
+    return (await Promise.all([metrics, trajectories, end].map(markOf))).join(' ');
+  }
+
+  /** Changes whenever the run has told what it is doing. */
+  statusMark(): Promise<string> {
+    return markOf(runPaths(this.directory).status);
   }
 
   /** A step's index, or undefined. The newest few are kept until a resumed run writes the step again. */
@@ -184,48 +191,63 @@ class MetricsTail {
   }
 }
 
-/** The runs to show: each path is a run directory, or a folder of them. Forks and evaluations come with a run. */
-export async function openRuns(paths: readonly string[]): Promise<WatchedRun[]> {
-  const directories: string[] = [];
-  for (const path of paths) {
-    const directory = resolve(path);
-    const found = isRun(directory) ? [directory] : await runsIn(directory);
-    if (found.length === 0) {
+/** The runs to show. Folders are looked through again, so that runs which begin later are shown too. */
+export class WatchedRuns {
+  readonly list: WatchedRun[] = [];
+  /** Run directories, and folders that hold some. */
+  readonly #paths: readonly string[];
+  /** One search after the other: two at once would add the same run twice. */
+  #finding: Promise<void> = Promise.resolve();
+
+  private constructor(paths: readonly string[]) {
+    this.#paths = paths;
+  }
+
+  /** Refuses a path that is no run directory and holds none. */
+  static async open(paths: readonly string[]): Promise<WatchedRuns> {
+    for (const path of paths) {
+      if (isRun(path) || (await runsIn(path)).length > 0) continue;
       throw new ConfigError(
         `${path} is not a run directory (it has no options.json) and contains none; give the folder a run was written to`,
       );
     }
-    directories.push(...found);
+    const runs = new WatchedRuns(paths.map((path) => resolve(path)));
+    await runs.find();
+    return runs;
   }
-  const runs: WatchedRun[] = [];
-  for (const directory of directories) {
-    const name = basename(directory);
-    runs.push(new WatchedRun(freeId(name, runs), name, directory));
-  }
-  await findParts(runs);
-  return runs;
-}
 
-/** Adds the forks and evaluations that are not among the runs yet: a live run makes them as it goes. */
-export async function findParts(runs: WatchedRun[]): Promise<void> {
-  const known = new Set(runs.map(({ directory }) => directory));
-  // Grows while it is walked: an evaluation may have forks.
-  for (const run of runs) {
-    const base = basename(run.directory);
-    const evaluations = (await listEvaluations(run.directory)).map((directory) => ({
-      directory,
-      name: `${base} evaluation ${decodeURIComponent(basename(directory))}`,
-    }));
-    const forks = (await runsIn(join(run.directory, 'forks'))).map((directory) => ({
-      directory,
-      name: `${base} ${basename(directory)}`,
-    }));
-    for (const { directory, name } of [...evaluations, ...forks]) {
-      if (known.has(directory)) continue;
+  /** Adds the runs, forks and evaluations that are not in the list yet. */
+  find(): Promise<void> {
+    this.#finding = this.#finding.then(() => this.#find()).catch(() => {}); // a folder that went meanwhile
+    return this.#finding;
+  }
+
+  async #find(): Promise<void> {
+    const known = new Set(this.list.map(({ directory }) => directory));
+    const add = (directory: string, name: string, parent?: string) => {
+      if (known.has(directory)) return;
       known.add(directory);
-      runs.push(new WatchedRun(freeId(name, runs), name, directory, run.id));
+      this.list.push(new WatchedRun(freeId(name, this.list), name, directory, parent));
+    };
+    for (const path of this.#paths) {
+      for (const directory of isRun(path) ? [path] : await runsIn(path)) add(directory, basename(directory));
+    }
+    // Grows while it is walked: an evaluation may have forks.
+    for (const { directory: run, id } of this.list) {
+      const base = basename(run);
+      for (const directory of await listEvaluations(run))
+        add(directory, `${base} evaluation ${decodeURIComponent(basename(directory))}`, id);
+      for (const directory of await runsIn(join(run, 'forks')))
+        add(directory, `${base} ${basename(directory)}`, id);
     }
   }
+}
+
+async function doing(directory: string, now: number): Promise<Doing | null> {
+  const status = await readStatus(directory);
+  if (!status) return null;
+  const { step, waits, failures, at } = status;
+  return { step, waits, failures, lines: statusLines(status), secondsAgo: (now - Date.parse(at)) / 1000 };
 }
 
 async function runsIn(folder: string): Promise<string[]> {

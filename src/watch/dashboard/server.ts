@@ -13,7 +13,7 @@ import { runPaths } from '../run-directory.ts';
 import type { ForkRequest, ForkResult, RunList } from './api.ts';
 import { guard, isLoopback } from './guard.ts';
 import { loadPage, type Page } from './page.ts';
-import { findParts, openRuns, type WatchedRun } from './runs.ts';
+import { type WatchedRun, WatchedRuns } from './runs.ts';
 import {
   searchStep,
   stepFailures,
@@ -44,12 +44,13 @@ export interface Dashboard {
 export const DEFAULT_PORT = 4747;
 const POLL_MS = 1_000;
 const HEARTBEAT_POLLS = 15;
+const FIND_POLLS = 3;
 
 export async function serveDashboard(options: DashboardOptions): Promise<Dashboard> {
   const { host = '127.0.0.1', port = DEFAULT_PORT, say = () => {} } = options;
   const token = isLoopback(host) ? undefined : randomBytes(18).toString('base64url');
   const page = await loadPage(say);
-  const runs = await openRuns(options.runs);
+  const runs = await WatchedRuns.open(options.runs);
   const stop = new AbortController();
   const app = createApp({ ...options, page, watched: runs, token, signal: stop.signal });
   const server = await listen(app, host, port);
@@ -82,7 +83,7 @@ async function listen(app: Hono, hostname: string, port: number): Promise<Server
 
 interface AppOptions extends DashboardOptions {
   readonly page: Page;
-  readonly watched: WatchedRun[];
+  readonly watched: WatchedRuns;
   readonly token: string | undefined;
   readonly signal: AbortSignal;
 }
@@ -90,12 +91,6 @@ interface AppOptions extends DashboardOptions {
 /** The routes, without a socket. */
 export function createApp({ page, watched, token, tokenizerOf, fork, signal }: AppOptions): Hono {
   const app = new Hono();
-  /** One after the other: two at once would add the same part twice. */
-  let finding = Promise.resolve();
-  const findNew = () => {
-    finding = finding.then(() => findParts(watched)).catch(() => {}); // a folder that went meanwhile
-    return finding;
-  };
   const tokenizers = new Map<string, Promise<TokenTexts>>();
   const tokenizer = (directory: string) => {
     const known = tokenizers.get(directory);
@@ -106,10 +101,10 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
     return loading;
   };
   const runOf = (context: Context) =>
-    watched.find((run) => run.id === context.req.param('run')) ?? missing('run');
+    watched.list.find((run) => run.id === context.req.param('run')) ?? missing('run');
   /** Images of forks and evaluations are stored with their run. */
   const ownerOf = (run: WatchedRun): WatchedRun => {
-    const parent = watched.find(({ id }) => id === run.parent);
+    const parent = watched.list.find(({ id }) => id === run.parent);
     return parent ? ownerOf(parent) : run;
   };
   const stepOf = async (context: Context) => {
@@ -126,9 +121,9 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
   });
 
   app.get('/api/runs', async (context) => {
-    await findNew();
+    await watched.find();
     const list: RunList = {
-      runs: await Promise.all(watched.map((run) => run.summary(Date.now()))),
+      runs: await Promise.all(watched.list.map((run) => run.summary(Date.now()))),
       canFork: fork !== undefined,
     };
     return context.json(list);
@@ -169,21 +164,26 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
     const run = runOf(context);
     const request = readForkRequest(await context.req.json().catch(() => undefined));
     const directory = await fork(run.directory, request, AbortSignal.any([signal, context.req.raw.signal]));
-    await findNew();
-    const { id } = watched.find((one) => one.directory === directory) ?? missing('fork');
+    await watched.find();
+    const { id } = watched.list.find((one) => one.directory === directory) ?? missing('fork');
     return context.json({ run: id, step: request.step } satisfies ForkResult);
   });
   app.get('/api/events', (context) =>
     streamSSE(context, async (stream) => {
       const marks = new Map<string, string>();
+      let told = '';
       for (let poll = 0; !stream.aborted && !signal.aborted; poll++) {
-        for (const run of watched) {
+        if (poll % FIND_POLLS === 0) await watched.find();
+        for (const run of watched.list) {
           const mark = await run.mark();
           const known = marks.get(run.id);
           marks.set(run.id, mark);
-          if (known !== undefined && known !== mark)
+          if (known !== mark && (known !== undefined || poll > 0))
             await stream.writeSSE({ event: 'changed', data: run.id });
         }
+        const now = (await Promise.all(watched.list.map((run) => run.statusMark()))).join(' ');
+        if (now !== told && poll > 0) await stream.writeSSE({ event: 'status', data: '' });
+        told = now;
         if (poll % HEARTBEAT_POLLS === 0) await stream.writeSSE({ event: 'alive', data: '' });
         await stream.sleep(POLL_MS);
       }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { messageOf } from '../../lib/error-message.ts';
 import type { Content, End, Message } from '../../types.ts';
+import { adviceFor } from '../failure-advice.ts';
 import { problemsOf } from '../problems.ts';
 import { endName } from '../rollout-metrics.ts';
 import { runPaths } from '../run-directory.ts';
@@ -134,11 +135,14 @@ export async function stepFailures(directory: string, index: StepIndex): Promise
   for await (const [position, { taskIndex, attempt, end, turns }] of trajectoriesOf(directory, index)) {
     const place = { position, taskIndex, attempt };
     if (end.kind !== 'completed') {
-      failures.push({ ...place, kind: `ends/${endName(end)}`, turn: null, message: failureOf(end) ?? '' });
+      const advice = end.kind === 'failed' ? adviceFor(end) : { cause: null, suggestion: null };
+      const kind = `ends/${endName(end)}`;
+      failures.push({ ...place, kind, turn: null, message: failureOf(end) ?? '', source: '', ...advice });
     }
     turns.forEach((turn, at) => {
-      for (const { kind, message } of problemsOf(turn)) {
-        failures.push({ ...place, kind: `tools/problems/${kind}`, turn: at + 1, message });
+      for (const { kind, message, source } of problemsOf(turn)) {
+        const mistake = { kind: `tools/problems/${kind}`, turn: at + 1, message, source };
+        failures.push({ ...place, ...mistake, cause: null, suggestion: null });
       }
     });
   }

@@ -26,7 +26,7 @@ const PARAM_CHARACTERS = 500;
 /** Sent last of a line: a step whose own number has arrived has arrived whole. */
 const STEP_METRIC = 'training/global_step';
 
-const ARTIFACTS = ['options.json', 'metrics.jsonl', 'summary.json'];
+const ARTIFACTS = ['options.json', 'metrics.jsonl', 'end.json'];
 
 /** A run on an MLflow server: options as params, a metric history per metric, the run's small files as artefacts. */
 export function mlflow({

@@ -6,6 +6,7 @@ import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Scored } from '../../types.ts';
 import { listEvaluations } from '../evaluation-store.ts';
 import { readMetrics, runPaths } from '../run-directory.ts';
+import { readRunEnd } from '../run-end.ts';
 import type { TrackedLine, Tracker } from '../tracker.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../trajectory-store.ts';
 import { trackerMemory } from './memory.ts';
@@ -68,7 +69,8 @@ export async function sendRun(
       }
     }
   }
-  await call((given) => tracker.close?.(existsSync(paths.summary) ? 'finished' : 'stopped', given));
+  const end = await readRunEnd(directory);
+  await call((given) => tracker.close?.(end?.state === 'finished' ? 'finished' : 'stopped', given));
   return { lines: tracker.log ? lines.length : 0, trajectories };
 }
 
