@@ -964,8 +964,9 @@ describe('a rollout', () => {
           attempts: 2,
           concurrency: 1,
           failures: { tolerateShare: share },
-          agent: agent<Question>(() => {
+          agent: agent<Question>(async ({ model }) => {
             if (failed++ < count) throw new Error('typo');
+            await model.chat({ messages: [{ role: 'user', content: 'How many?' }] }).sample();
           }),
         }).options,
       );
@@ -989,13 +990,26 @@ describe('a rollout', () => {
     for (const [type, given] of classes) await expect(rollout(setUp(given).options)).rejects.toThrow(type);
   });
 
+  test('an agent that returns without asking the model has failed', async () => {
+    const [group] = await rollout(
+      setUp({ agent: agent<Question>(() => {}), failures: { tolerateShare: 1 } }).options,
+    );
+    expect(group!.attempts[0]!.reward).toBeUndefined();
+    expect(group!.attempts[0]!.trajectory.end).toEqual({
+      kind: 'failed',
+      boundary: 'agent',
+      message: 'the agent returned without asking the model',
+    });
+  });
+
   test('measures the tolerated share against every attempt in progress during the step', async () => {
     let begun = 0;
     const someFail = (isFailing: (number: number) => boolean) =>
       new Rollout(
         setUp({
-          agent: agent<Question>(() => {
+          agent: agent<Question>(async ({ model }) => {
             if (isFailing(begun++)) throw new Error('typo');
+            await model.chat({ messages: [{ role: 'user', content: 'How many?' }] }).sample();
           }),
         }).options,
       );

@@ -34,7 +34,9 @@ export function App() {
   const route = useRoute();
   const { data, error } = useApi<RunList>(api.runs());
   const runs = data?.runs ?? [];
-  const run = runs.find(({ id }) => id === route.get('run')) ?? runs[0];
+  const wanted = route.get('run') ?? onlyOne(route.get('runs'));
+  const run = wanted === undefined ? runs[0] : runs.find(({ id }) => id === wanted);
+  const isSingle = runs.filter(({ parent }) => parent === null).length === 1;
   const current = VIEWS[route.view] ?? VIEWS['overview']!;
   const place = {
     run: route.get('run'),
@@ -87,7 +89,7 @@ export function App() {
             ))}
           </select>
         )}
-        {run && <RunState run={run} />}
+        {run && (wanted !== undefined || isSingle || current !== VIEWS['overview']) && <RunState run={run} />}
         <button
           type="button"
           className="icon"
@@ -105,18 +107,48 @@ export function App() {
           </p>
         )}
         {!data && !error && <p className="quiet">Loading…</p>}
-        {data && !run && <p className="quiet">No runs.</p>}
+        {data && !run && <Unknown run={wanted} runs={runs} view={route.view} />}
         {run && <View runs={runs} run={run} canFork={data!.canFork && !isReport} />}
       </main>
     </>
   );
 }
 
+/** The overview's choice of runs, where it is a single one. */
+const onlyOne = (ids: string | undefined) => (ids === 'none' || ids?.includes(',') ? undefined : ids);
+
+function Unknown({
+  run,
+  runs,
+  view,
+}: {
+  run: string | undefined;
+  runs: readonly RunSummary[];
+  view: string;
+}) {
+  if (run === undefined)
+    return <p className="quiet">There is no run yet. It is shown as soon as it begins.</p>;
+  return (
+    <div role="alert">
+      <p className="error">
+        There is no run <b>{run}</b> here. It may have another name, or lie in a folder that is not watched.
+      </p>
+      <ul>
+        {runs.map(({ id, name }) => (
+          <li key={id}>
+            <a href={href(view, { run: id })}>{name}</a>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
 function RunState({ run }: { readonly run: RunSummary }) {
   const steps = run.plannedSteps === null ? run.step : `${run.step ?? 0} / ${run.plannedSteps}`;
   return (
-    <span className={`state ${run.state}`} title={`${run.name}: ${run.state}`}>
-      <i aria-hidden="true" /> {run.state}
+    <span className={`state ${run.state}`} title={run.reason ?? `${run.name}: ${run.state}`}>
+      <i aria-hidden="true" /> <span className="wide">{run.name}:</span> {run.state}
       <span className="wide">
         {' '}
         · step {steps ?? '–'} · {duration(run.seconds)}

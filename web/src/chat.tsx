@@ -3,7 +3,7 @@ import type { Content, Message, ToolCall, Turn } from '../../src/types.ts';
 import { problemsOf } from '../../src/watch/problems.ts';
 import type { StoredTrajectory } from '../../src/watch/trajectory-store.ts';
 import { api } from './data.ts';
-import { short } from './numbers.ts';
+import { milliseconds as inMilliseconds, short } from './numbers.ts';
 
 interface ChatProps {
   readonly run: string;
@@ -118,7 +118,8 @@ function TurnNotes({ turn }: { readonly turn: Turn }) {
       {rewards.length > 0 && <span className="tag">turn reward {rewards.map(short).join(', ')}</span>}
       {turn.toolRuns.map(({ call, milliseconds, cached }) => (
         <span key={call.id} className="quiet">
-          {call.name} {short(milliseconds)} ms{cached ? ', cached' : ''}
+          {call.name} {inMilliseconds(milliseconds)}
+          {cached ? ', cached' : ''}
         </span>
       ))}
       {problems.map((problem, at) => (

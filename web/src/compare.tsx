@@ -25,8 +25,11 @@ export function Compare({ runs, run }: ViewProps) {
   const route = useRoute();
   const metrics = useApi<MetricsView>(api.metrics(run.id));
   const lastStep = metrics.data?.recorded.at(-1);
-  const fallback = lastStep === undefined ? undefined : { run: run.id, step: lastStep, position: 0 };
-  const left = readPlace(route.get('left')) ?? fallback;
+  const newest = useApi<StepView>(lastStep === undefined ? undefined : api.step(run.id, lastStep));
+  const opening = lastStep === undefined ? undefined : bestAndWorst(newest.data?.attempts ?? []);
+  const place = (position: number): Place => ({ run: run.id, step: lastStep ?? 0, position });
+  const given = readPlace(route.get('left'));
+  const left = given ?? (opening && place(opening.best));
   const leftStep = useApi<StepView>(left && api.step(left.run, left.step));
   const task = leftStep.data?.attempts[left?.position ?? 0]?.taskIndex;
   // Task 3 of a validation set is another than task 3 of training.
@@ -34,7 +37,9 @@ export function Compare({ runs, run }: ViewProps) {
   const same = runs.filter(({ evaluation }) => evaluation === set);
   const places = useApis<TaskPlaces>(task === undefined ? [] : same.map(({ id }) => api.task(id, task)));
   const elsewhere = same.flatMap((one, at) => (places[at]?.steps ?? []).map((step) => ({ run: one, step })));
-  const right = readPlace(route.get('right')) ?? (left && defaultRight(left, elsewhere));
+  const right =
+    readPlace(route.get('right')) ??
+    (given ? defaultRight(given, leftStep.data?.attempts ?? [], elsewhere) : opening && place(opening.worst));
   const rightStep = useApi<StepView>(right && api.step(right.run, right.step));
   const titles = [leftStep.data, rightStep.data].map((view) =>
     task === undefined ? undefined : view?.titles[task],
@@ -153,8 +158,27 @@ function readPlace(text: string | undefined): Place | undefined {
     : { run, step: Number(step), position: Number(position ?? 0) };
 }
 
-/** The same task in another run at the same step; else at another step; else the next attempt. */
-function defaultRight(left: Place, elsewhere: Elsewhere): Place | undefined {
+/** The task whose attempts differ most in reward, its best and its worst attempt; the first two where none differ. */
+function bestAndWorst(attempts: readonly AttemptRow[]): { best: number; worst: number } {
+  const groups = Object.values(Object.groupBy(attempts, ({ taskIndex }) => taskIndex)) as AttemptRow[][];
+  let found = { spread: 0, best: 0, worst: Math.min(1, Math.max(0, attempts.length - 1)) };
+  for (const rows of groups) {
+    const scored = rows.filter(({ reward }) => reward !== null).sort((a, b) => b.reward! - a.reward!);
+    const [best, worst] = [scored[0], scored.at(-1)];
+    if (!best || !worst || best.reward! - worst.reward! <= found.spread) continue;
+    found = { spread: best.reward! - worst.reward!, best: best.position, worst: worst.position };
+  }
+  return found;
+}
+
+/** Another attempt at the task with another reward; else the task in another run or step; else the next attempt. */
+function defaultRight(left: Place, attempts: readonly AttemptRow[], elsewhere: Elsewhere): Place | undefined {
+  const own = attempts[left.position];
+  const siblings = attempts.filter((row) => row.taskIndex === own?.taskIndex && row.reward !== null);
+  const differing = siblings.filter(({ reward }) => reward !== own?.reward);
+  const distance = ({ reward }: AttemptRow) => Math.abs((reward ?? 0) - (own?.reward ?? 0));
+  const farthest = differing.sort((one, other) => distance(other) - distance(one))[0];
+  if (farthest) return { ...left, position: farthest.position };
   const other =
     elsewhere.find(({ run, step }) => run.id !== left.run && step === left.step) ??
     elsewhere.findLast(({ run, step }) => run.id === left.run && step !== left.step) ??

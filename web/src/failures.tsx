@@ -1,4 +1,6 @@
-import type { MetricsView, StepFailures } from '../../src/watch/dashboard/api.ts';
+import { messageShape } from '../../src/lib/activity.ts';
+import type { FailureRow, MetricsView, RunSummary, StepFailures } from '../../src/watch/dashboard/api.ts';
+import { adviceFor } from '../../src/watch/failure-advice.ts';
 import type { ViewProps } from './app.tsx';
 import { api, useApi } from './data.ts';
 import { change, href, useRoute } from './route.ts';
@@ -10,7 +12,9 @@ interface Kind {
   readonly counts: readonly number[];
 }
 
-const LISTED = 200;
+/** Cases of a group that are shown before the rest is asked for. */
+const SHOWN = 3;
+const SOURCE_LENGTH = 300;
 
 /** What went wrong, by kind and step; a step's cases with links into their trajectories. */
 export function Failures({ run }: ViewProps) {
@@ -32,7 +36,8 @@ export function Failures({ run }: ViewProps) {
   if (!data) return <Notice error={error} what="failures" />;
   return (
     <>
-      {kinds.length === 0 && data.steps.length > 0 && (
+      <Death run={run} />
+      {kinds.length === 0 && data.steps.length > 0 && run.reason === null && (
         <p className="quiet">Nothing has gone wrong: every attempt completed and every tool call ran.</p>
       )}
       {kinds.length > 0 && (
@@ -84,22 +89,86 @@ export function Failures({ run }: ViewProps) {
             <a href={href('step', { run: run.id, step })}>all its attempts</a>
           </h2>
           {!listed.data && <Notice error={listed.error} what="cases" />}
-          <ul className="cases">
-            {rows.slice(0, LISTED).map((row, at) => (
-              <li key={at}>
-                <a href={href('trajectory', { run: run.id, step, position: row.position })}>
-                  task {row.taskIndex}, attempt {row.attempt}
-                </a>
-                <span className="tag bad">{row.kind.replace(/^(ends|tools\/problems)\//, '')}</span>
-                {row.turn !== null && <span className="quiet">turn {row.turn}</span>}
-                <span className="case">{row.message}</span>
-              </li>
-            ))}
-          </ul>
-          {rows.length > LISTED && <p className="quiet">and {rows.length - LISTED} more</p>}
+          {alike(rows).map((group) => (
+            <Cases
+              key={`${group[0]!.kind} ${messageShape(group[0]!.message)}`}
+              rows={group}
+              run={run.id}
+              step={step}
+            />
+          ))}
         </section>
       )}
     </>
+  );
+}
+
+/** Why the run ended before its end, and which attempts of its last step failed: no finished step has these. */
+function Death({ run }: { readonly run: RunSummary }) {
+  if (run.reason === null) return null;
+  const failures = run.doing?.failures ?? [];
+  return (
+    <section className="card now bad" aria-label="How the run ended">
+      <p>
+        <b>
+          The run {run.state === 'stopped' ? 'was stopped' : run.state === 'killed' ? 'was killed' : 'failed'}
+        </b>
+        {run.doing && ` in step ${run.doing.step}`}: {run.reason}
+      </p>
+      {failures.map(({ boundary, message, trajectory, count }) => {
+        const { cause, suggestion } = adviceFor({ boundary, message });
+        return (
+          <p key={`${boundary} ${message}`}>
+            <span className="tag bad">{boundary}</span> <b>{cause}</b>, {count} attempt
+            {count === 1 ? '' : 's'}: {message} <span className="quiet">(for example {trajectory})</span>
+            <br />
+            <span className="quiet">What helps: {suggestion}.</span>
+          </p>
+        );
+      })}
+    </section>
+  );
+}
+
+/** Cases of one kind whose messages differ only in numbers and quoted texts, the largest group first. */
+function alike(rows: readonly FailureRow[]): FailureRow[][] {
+  const groups = new Map<string, FailureRow[]>();
+  for (const row of rows) {
+    const key = `${row.kind} ${messageShape(row.message)}`;
+    groups.set(key, [...(groups.get(key) ?? []), row]);
+  }
+  return [...groups.values()].sort((one, other) => other.length - one.length);
+}
+
+function Cases({ rows, run, step }: { rows: readonly FailureRow[]; run: string; step: number }) {
+  const { kind, message, cause, suggestion } = rows[0]!;
+  const item = (row: FailureRow, at: number) => (
+    <li key={at}>
+      <a href={href('trajectory', { run, step, position: row.position })}>
+        task {row.taskIndex}, attempt {row.attempt}
+      </a>
+      {row.turn !== null && <span className="quiet">turn {row.turn}</span>}
+      {row.source !== '' && <code className="case">{row.source.slice(0, SOURCE_LENGTH)}</code>}
+      {row.source === '' && row.message !== message && <span className="case">{row.message}</span>}
+    </li>
+  );
+  return (
+    <section className="card cases-card">
+      <p>
+        <b>{rows.length} ×</b>{' '}
+        <span className="tag bad">{kind.replace(/^(ends|tools\/problems)\//, '')}</span>{' '}
+        {cause !== null && <b>{cause}: </b>}
+        {message}
+      </p>
+      {suggestion !== null && <p className="quiet">What helps: {suggestion}.</p>}
+      <ul className="cases">{rows.slice(0, SHOWN).map(item)}</ul>
+      {rows.length > SHOWN && (
+        <details>
+          <summary>{rows.length - SHOWN} more</summary>
+          <ul className="cases">{rows.slice(SHOWN).map(item)}</ul>
+        </details>
+      )}
+    </section>
   );
 }
 

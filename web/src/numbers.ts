@@ -1,11 +1,22 @@
-/** A number for people: four digits that matter. */
+/** A number for people: three digits that matter, none of a whole number left out. */
 export function short(value: number | null | undefined): string {
   if (value === null || value === undefined) return '–';
-  if (value === 0 || Number.isInteger(value))
-    return Math.abs(value) < 1e6 ? String(value) : value.toExponential(2);
   const size = Math.abs(value);
-  if (size >= 1e6 || size < 1e-3) return value.toExponential(2);
-  return String(Number(value.toPrecision(4)));
+  if (Number.isInteger(value)) return size < 1e6 ? String(value) : value.toExponential(1);
+  if (size >= 1e6 || size < 1e-3) return value.toExponential(1);
+  return size >= 100 ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
+}
+
+/** A share of 1 as per cent. */
+export function percent(value: number | null | undefined): string {
+  if (value === null || value === undefined) return '–';
+  return `${Number((100 * value).toPrecision(3))} %`;
+}
+
+/** Milliseconds in the unit that suits them. */
+export function milliseconds(value: number): string {
+  if (value < 1) return 'under 1 ms';
+  return value < 1000 ? `${Math.round(value)} ms` : `${short(value / 1000)} s`;
 }
 
 export function duration(seconds: number | null): string {

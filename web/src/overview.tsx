@@ -3,8 +3,9 @@ import type { MetricsView, RunSummary } from '../../src/watch/dashboard/api.ts';
 import { RunDot, type ViewProps } from './app.tsx';
 import { Chart, type Line } from './chart.tsx';
 import { api, useApis } from './data.ts';
+import { Headline, RunNow, validationOf, valuesOf } from './headline.tsx';
 import { useKeys } from './keys.ts';
-import { duration, short } from './numbers.ts';
+import { duration, percent, short } from './numbers.ts';
 import { change, go, href, useRoute } from './route.ts';
 import { lineColour } from './theme.ts';
 
@@ -56,6 +57,8 @@ const CHARTS: readonly ChartSpec[] = [
 
 const DASHES = [undefined, [6, 3], [2, 3], [9, 3, 2, 3], [1, 2]] as const;
 const MOST_FOUND = 12;
+/** Charts that are twice as wide. */
+const WIDE = new Set(['Reward', 'Validation']);
 
 export function Overview({ runs }: ViewProps) {
   const route = useRoute();
@@ -139,7 +142,11 @@ export function Overview({ runs }: ViewProps) {
           />
         </label>
       </div>
-      <RunTable loaded={loaded} />
+      {loaded.length === 1 && <Headline {...loaded[0]!} />}
+      {loaded.length > 1 && <RunTable loaded={loaded} />}
+      {loaded.map(({ run }) => (
+        <RunNow key={run.id} run={run} named={loaded.length > 1} />
+      ))}
       <StepCursor at={at} loaded={loaded} runs={runs} onMove={move} />
       {foundCharts.length > 0 && <Grid charts={foundCharts} smoothing={smoothing} at={at} />}
       <Grid charts={visible} smoothing={smoothing} at={at} />
@@ -166,7 +173,7 @@ function Grid({
   return (
     <section className="charts" aria-label="Curves">
       {charts.map(({ spec, lines }) => (
-        <figure key={spec.title} className="card">
+        <figure key={spec.title} className={`card${WIDE.has(spec.title) ? ' wide-chart' : ''}`}>
           <figcaption>
             <b>{spec.title}</b> <span className="quiet hint-text">{spec.hint}</span>
             <span className="readout" />
@@ -264,7 +271,7 @@ function StepCursor({
               tokens <b>{value('response_length/mean')}</b>
             </span>
             <span>
-              valid calls <b>{value('tools/valid')}</b>
+              valid calls <b>{percent(view.series['tools/valid']?.[index])}</b>
             </span>
             {view.recorded.includes(at) && (
               <>
@@ -319,13 +326,8 @@ function RunTable({ loaded }: { readonly loaded: readonly Loaded[] }) {
               </td>
               <td>{duration(run.seconds)}</td>
               <td>{run.algorithm}</td>
-              <td>{firstAndLast(view, 'critic/score/mean')}</td>
-              <td>
-                {firstAndLast(
-                  view,
-                  Object.keys(view.series).find((name) => /^val-core\/.*mean@/.test(name)),
-                )}
-              </td>
+              <td>{firstAndLast(valuesOf(view, 'critic/score/mean'))}</td>
+              <td>{firstAndLast(valuesOf(view, validationOf(view)))}</td>
               <td>
                 {view.recorded.length > 0 && (
                   <a href={href('step', { run: run.id, step: view.recorded.at(-1) })}>
@@ -341,10 +343,8 @@ function RunTable({ loaded }: { readonly loaded: readonly Loaded[] }) {
   );
 }
 
-function firstAndLast({ series }: MetricsView, name: string | undefined): string {
-  const values = name === undefined ? [] : (series[name] ?? []).filter((value) => value !== null);
-  return values.length === 0 ? '–' : `${short(values[0])} → ${short(values.at(-1))}`;
-}
+const firstAndLast = (values: readonly number[]) =>
+  values.length === 0 ? '–' : `${short(values[0])} → ${short(values.at(-1))}`;
 
 /** Colour tells lines of one run apart; with several runs colour is the run and dashes the metric. */
 function linesOf(wanted: readonly (string | RegExp)[], loaded: readonly Loaded[]): Line[] {
