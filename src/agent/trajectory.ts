@@ -245,7 +245,7 @@ class Life<T> {
 
   /** The agent returned: done, unless its last reply was cut, or it has asked for none. */
   #returned(): End {
-    if (this.#replies.lastTurn === 0) {
+    if (this.#budget.turns === 0) {
       return { kind: 'failed', boundary: 'agent', message: 'the agent returned without asking the model' };
     }
     const why = this.#budget.cutOf(this.#replies.lastTurn);
