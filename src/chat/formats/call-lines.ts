@@ -21,15 +21,15 @@ function readLines(text: string, tools: readonly ToolSchema[], { before, otherwi
     const head = before.exec(text.slice(start, start + LONGEST_HEAD))?.[0] ?? '';
     reader.at += head.length;
     try {
-      pieces.push({ kind: 'call', call: readCall(reader, tools) });
+      const call = readCall(reader, tools);
       for (let open = head.split('(').length - 1; open > 0; open--) reader.expect(')');
+      pieces.push({ kind: 'call', call });
       reader.take(',');
       reader.take(';');
     } catch (error) {
       if (!(error instanceof LiteralError)) throw error;
       const line = text.indexOf('\n', Math.max(start, error.at));
       reader.at = line < 0 ? text.length : line;
-      if (pieces.at(-1)?.kind === 'call' && error.at < start + head.length) pieces.pop();
       pieces.push(
         malformed(`the tool call cannot be read: ${error.message}`, text.slice(start, reader.at).trim()),
       );

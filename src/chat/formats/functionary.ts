@@ -23,7 +23,7 @@ const tagged: Block = {
   close: ['</function>'],
   until: ['<function='],
   read: (body, { closed }) => {
-    const head = /^\s*([^<>\n]+)>/.exec(body);
+    const head = /^\s*([^\s<>][^<>\n]*)>/.exec(body);
     const source = `<function=${body.trim()}`;
     if (!head) return [malformed('the tool call names no function', source)];
     const name = head[1]!.trim();

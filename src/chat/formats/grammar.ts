@@ -132,8 +132,18 @@ export interface JsonShape {
 
 export const CALL_SHAPE: JsonShape = { names: ['name'], keys: ['arguments', 'parameters'] };
 
-/** Keys of a JSON call that say nothing more than the call does. */
-const BESIDE = new Set(['id', 'type', 'index', 'tool_call_id']);
+/** The id a JSON call has; Cohere's `tool_call_id` is the place of the call in its list, which says nothing. */
+function idOf({ id, tool_call_id: other }: Record<string, unknown>): string | undefined {
+  if (typeof id === 'string' && id !== '') return id;
+  return typeof other === 'string' && !/^\d*$/.test(other) ? other : undefined;
+}
+
+/** Whether a key of a JSON call says nothing more than the call does. */
+function isBeside(key: string, value: unknown): boolean {
+  if (key === 'id' || key === 'tool_call_id') return value === null || typeof value === 'string';
+  if (key === 'type') return value === 'function';
+  return key === 'index' && typeof value === 'number';
+}
 
 /** `{"name": …, "arguments": {…}}` as a call; `source` is what the problem quotes. A key without meaning is reported. */
 function callFromJson(value: unknown, { names, keys }: JsonShape, source: string): Piece[] {
@@ -146,12 +156,12 @@ function callFromJson(value: unknown, { names, keys }: JsonShape, source: string
   if (key === undefined) return [malformed(`the tool call has no "${keys[0]}"`, source)];
   const given = readArguments(value[key]);
   if (!given) return [malformed(`"${key}" of the tool call is not a JSON object`, source)];
-  const { id } = value;
+  const id = idOf(value);
   const strange = Object.entries(value).filter(
-    ([each]) => each !== nameKey && each !== key && !BESIDE.has(each),
+    ([each, item]) => each !== nameKey && each !== key && !isBeside(each, item),
   );
   return [
-    { kind: 'call', call: { name, arguments: given, ...(typeof id === 'string' && id !== '' && { id }) } },
+    { kind: 'call', call: { name, arguments: given, ...(id !== undefined && { id }) } },
     ...strange.map(([each, item]) =>
       malformed(`the tool call has a key of no meaning: ${each}`, JSON.stringify({ [each]: item })),
     ),

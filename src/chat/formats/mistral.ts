@@ -13,7 +13,7 @@ import { endOfJson, readJsonCalls } from './json-scan.ts';
 const CALLS = '[TOOL_CALLS]';
 
 /** Newer tokenizers (v11): `name[CALL_ID]id[ARGS]{…}`, one mark a call; some leave `[ARGS]` away. */
-const NAMED = /^\s*([\w.-]*)\s*(?:\[CALL_ID\]([^[{]*))?(?:\[ARGS\]\s*|(?=\{))/;
+const NAMED = /^\s*(?:([\w.-]+)\s*)?(?:\[CALL_ID\]([^[{]*))?(?:\[ARGS\]\s*|(?=\{))/;
 
 function readNamed(text: string, [head, name = '', id = '']: RegExpExecArray): Piece[] {
   const source = text.trim();
@@ -33,7 +33,7 @@ function readNamed(text: string, [head, name = '', id = '']: RegExpExecArray): P
 function readCalls(body: string): Piece[] {
   return body.split(CALLS).flatMap((text) => {
     const named = NAMED.exec(text);
-    if (named && (named[1] !== '' || text.includes('[ARGS]'))) return readNamed(text, named);
+    if (named && (named[1] !== undefined || text.includes('[ARGS]'))) return readNamed(text, named);
     const pieces = readJsonCalls(text, CALL_SHAPE);
     if (pieces.some(({ kind }) => kind !== 'content') || /^[\s[\]]*$/.test(text)) return pieces;
     return [malformed(`what follows ${CALLS} is not a tool call`, text.trim())];

@@ -4,10 +4,13 @@ const [NAME, ARGUMENTS, END] = ['<|tool_call:name|>', '<|tool_call:args|>', '<|t
 
 function readCall(body: string, closed: boolean): Piece[] {
   const source = body.trim();
-  const [, id, name, text] =
-    /^([\s\S]*?)<\|tool_call:name\|>([\s\S]*?)<\|tool_call:args\|>([\s\S]*)$/.exec(source) ?? [];
-  if (name === undefined || text === undefined)
+  const nameAt = source.indexOf(NAME);
+  const argumentsAt = source.indexOf(ARGUMENTS, nameAt);
+  if (nameAt < 0 || argumentsAt < 0)
     return [malformed(`the tool call has no ${NAME} or no ${ARGUMENTS}`, source)];
+  const id = source.slice(0, nameAt).trim();
+  const name = source.slice(nameAt + NAME.length, argumentsAt).trim();
+  const text = source.slice(argumentsAt + ARGUMENTS.length);
   const given = readArguments(text.trim() || '{}');
   if (!given) {
     const why = closed
@@ -15,9 +18,8 @@ function readCall(body: string, closed: boolean): Piece[] {
       : `the tool call is not closed: ${END} is missing`;
     return [malformed(why, source)];
   }
-  if (name.trim() === '') return [malformed('the tool call has no name', source)];
-  const written = id?.trim();
-  return [{ kind: 'call', call: { name: name.trim(), arguments: given, ...(written && { id: written }) } }];
+  if (name === '') return [malformed('the tool call has no name', source)];
+  return [{ kind: 'call', call: { name, arguments: given, ...(id && { id }) } }];
 }
 
 const call: Block = {
