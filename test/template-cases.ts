@@ -5,7 +5,7 @@ import { fromJson } from '../src/chat/jinja/python.ts';
 import type { TemplateMessage } from '../src/chat/template.ts';
 import type { TemplateCase } from './random-templates.ts';
 
-/** The moment that templates are told, here and in scripts/render-templates.py. */
+/** The moment that templates are told, here and in scripts/templates/render.py. */
 export const NOON = new Date('2024-07-26T12:00:00Z');
 
 /** Text, or why there is none. An error that is not the template's is thrown. */

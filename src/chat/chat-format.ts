@@ -4,6 +4,7 @@ import { unguard } from './added-tokens.ts';
 import { detectFamily, detectToolFormat, nearestFormats, toolFormatNamed, UNKNOWN_FORMAT } from './detect.ts';
 import type { ChatFormat, ExtendRequest, PromptOptions, Reply, Tools } from './format.ts';
 import { type Block, isReasoning, type ToolFormat } from './formats/grammar.ts';
+import { movedHead } from './head.ts';
 import { addedText, join, REPLY, syntheticPrefixes } from './junction.ts';
 import { ReplyParser } from './reply-parser.ts';
 import { compileTemplate, TemplateRefusal } from './template.ts';
@@ -109,9 +110,9 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   const follow = (
     newMessages: readonly Message[],
     tools: Tools,
-    made: readonly ToolCall[] = [],
+    { made = [], hasSystem = shape.system }: { made?: readonly ToolCall[]; hasSystem?: boolean } = {},
   ): Following | undefined => {
-    for (const prefix of syntheticPrefixes(newMessages, shape.system, made)) {
+    for (const prefix of syntheticPrefixes(newMessages, hasSystem, made)) {
       try {
         const before = renderText(prefix, tools, { generationPrompt: false });
         const after = renderText([...prefix, ...newMessages], tools, { generationPrompt: true });
@@ -134,6 +135,15 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     const together = tokenizer.encodeGuarded(before + text);
     return apart.length === together.length && apart.every((id, at) => id === together[at]);
   };
+
+  const moved = movedHead(renderText);
+  /** Whether the template would write the head of the dialogue elsewhere, now that these messages follow. */
+  const movesHead = (newMessages: readonly Message[], hasSystem: boolean, hasTools: boolean): boolean =>
+    newMessages.some(
+      ({ role }) =>
+        (role === 'user' || role === 'tool') &&
+        ((hasSystem && moved.system.has(role)) || (hasTools && moved.tools.has(role))),
+    );
 
   const openers = new Set(
     (['user', 'tool'] as const)
@@ -185,7 +195,9 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     if (tailText === undefined || newMessages.some(({ role }) => role === 'assistant')) return undefined;
     const replied = messages.at(-1);
     const made = replied?.role === 'assistant' ? replied.toolCalls : undefined;
-    const next = follow(newMessages, tools, made);
+    const hasSystem = messages.some(({ role }) => role === 'system');
+    if (movesHead(newMessages, hasSystem, tools.length > 0)) return undefined;
+    const next = follow(newMessages, tools, { made, hasSystem });
     if (next === undefined) return undefined;
     const reply = ids.slice(ids.length - replyLength);
     const joined = join({ tail: next.tail, openers, stopIds }, reply, next.ids);

@@ -130,6 +130,19 @@ test.each(FAMILIES.filter(({ template }) => template).map((family) => [family.fo
   },
 );
 
+test('a template that refuses every dialogue with tool calls fails, in the words of the template', () => {
+  const template = chatml.replace(
+    "{%- elif message.role == 'tool'",
+    "{%- elif message.role == 'tool' -%}{{- raise_exception('no tools here') -}}{%- elif message.role == 'none'",
+  );
+  expect(template).not.toBe(chatml);
+  const format = chatmlFormat({ template });
+  expect(() => requireSelfTest(format, { tools: true })).toThrow(
+    /refuses every dialogue with tool calls: .*no tools here/,
+  );
+  expect(selfTest(format, { tools: false }).passed).toBe(true);
+});
+
 test('a format that trusts its prompts passes: what users and tools write is still only text', () => {
   const report = selfTest(chatmlFormat({ trustPromptSpecialTokens: true }), { tools: true });
   expect(failures(report)).toEqual([]);

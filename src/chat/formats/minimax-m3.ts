@@ -22,11 +22,14 @@ function childSchema(schema: Frame['schema'], tag: string): Frame['schema'] {
 }
 
 /** What a tag holds: a list of items, an object, or text in the type of its schema. */
-function readValue({ schema, text, children }: Frame): unknown {
+function readValue({ tag, schema, text, children }: Frame): unknown {
   const types = schema && namedTypes(schema);
   if (children.length > 0) {
-    if (children.every(([tag]) => tag === 'item')) return children.map(([, value]) => value);
-    return Object.fromEntries(children);
+    if (text.trim() !== '') throw new BrokenTags(`words beside the tags in <${tag}>`);
+    if (children.every(([child]) => child === 'item')) return children.map(([, value]) => value);
+    const value = Object.fromEntries(children);
+    if (Object.keys(value).length < children.length) throw new BrokenTags(`<${tag}> is a list and an object`);
+    return value;
   }
   if (text.trim() === '' && types?.includes('array')) return [];
   if (text.trim() === '' && types?.includes('object')) return {};
