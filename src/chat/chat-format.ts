@@ -194,7 +194,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     if (templateDecides) return extendExactly(request);
     if (tailText === undefined || newMessages.some(({ role }) => role === 'assistant')) return undefined;
     const replied = messages.at(-1);
-    const made = replied?.role === 'assistant' ? replied.toolCalls : undefined;
+    const made = (replied?.role === 'assistant' && replied.toolCalls) || [];
     const hasSystem = messages.some(({ role }) => role === 'system');
     if (movesHead(newMessages, hasSystem, tools.length > 0)) return undefined;
     const next = follow(newMessages, tools, { made, hasSystem });

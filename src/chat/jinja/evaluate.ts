@@ -1,6 +1,8 @@
-import { type Environment, FILTERS, FilterArguments, refuseArguments, TESTS } from './filters.ts';
+import { attributeOf, itemOf } from './attributes.ts';
+import { BUILT_IN } from './built-in.ts';
+import { type Environment, FilterArguments } from './filter-arguments.ts';
+import { FILTERS } from './filters.ts';
 import { JinjaError } from './lexer.ts';
-import { methodOf } from './methods.ts';
 import { binary, slice } from './operators.ts';
 import {
   Callable,
@@ -25,10 +27,10 @@ import {
   type Value,
 } from './python.ts';
 import type { Arguments, Body, Expression, FilterCall, Parameter, Statement, Target } from './syntax.ts';
+import { refuseArguments, TESTS } from './value-tests.ts';
 
 /** Deeper calls of macros and loops than any template has. */
 const DEEPEST = 200;
-const LONGEST_RANGE = 100_000;
 
 /** Renders a template; `globals` are its variables. */
 export function evaluate(body: Body, globals: ReadonlyMap<string, Value>): string {
@@ -399,92 +401,3 @@ function holds(operator: string, left: Value, right: Value): boolean {
   if (operator === '<=') return order <= 0;
   return operator === '>' ? order > 0 : order >= 0;
 }
-
-/** `value.name`: a method of Python's type before an entry of the same name. */
-function attributeOf(value: Value, name: string): Value {
-  refuseUndefined(value);
-  if (name.startsWith('_'))
-    throw new JinjaError(`access to attribute '${name}' of '${typeName(value)}' object is unsafe.`);
-  const found = value instanceof Opaque ? value.attribute(name) : methodOf(value, name);
-  if (found !== undefined) return found;
-  const entry = value instanceof Map ? entryOf(value, name) : undefined;
-  return entry ? entry.value : missing(value, name);
-}
-
-/** `value[key]`: an entry before a method of the same name. */
-function itemOf(value: Value, key: Value): Value {
-  refuseUndefined(value);
-  if (value instanceof Map) {
-    const entry = entryOf(value, key);
-    if (entry) return entry.value;
-  } else if (typeof key === 'number' || typeof key === 'boolean') {
-    if (!Array.isArray(value) && !(value instanceof Tuple) && textOf(value) === undefined)
-      return missing(value, str(key));
-    const at = Number(key);
-    const item = valueAt(itemsOf(value), at < 0 ? at + lengthOf(value) : at);
-    return item === undefined ? missing(value, str(key)) : item;
-  }
-  const name = textOf(key);
-  const found =
-    name === undefined ? undefined : value instanceof Opaque ? value.attribute(name) : methodOf(value, name);
-  return found === undefined ? missing(value, str(key)) : found;
-}
-
-/** An item of a list; undefined, which None is not, where there is none. */
-function valueAt(items: readonly Value[], at: number): Value | undefined {
-  return at >= 0 && at < items.length ? items[at] : undefined;
-}
-
-const missing = (value: Value, name: string) =>
-  new Undefined(`${typeName(value)} object has no attribute ${name}`);
-
-function namespace({ positional, named }: Given): Value {
-  const values = new Map<string, Value>(named);
-  for (const given of positional)
-    if (given instanceof Map) for (const [key, value] of given) values.set(str(key), value);
-  return new Opaque(
-    'Namespace',
-    (name) => values.get(name),
-    (name, value) => values.set(name, value),
-  );
-}
-
-function range({ positional }: Given): Value {
-  const [first = 0, second, by = 1] = positional.map((value) => {
-    if (typeof value === 'number') return value;
-    refuseUndefined(value);
-    throw new JinjaError(`'${typeName(value)}' object cannot be interpreted as an integer`);
-  });
-  const [start, stop] = second === undefined ? [0, first] : [first, second];
-  if (by === 0) throw new JinjaError('range() arg 3 must not be zero');
-  const length = Math.max(0, Math.ceil((stop - start) / by));
-  if (length > LONGEST_RANGE)
-    throw new JinjaError(
-      `Range too big. The sandbox blocks ranges larger than MAX_RANGE (${LONGEST_RANGE}).`,
-    );
-  return Array.from({ length }, (_, at) => start + at * by);
-}
-
-const BUILT_IN: readonly (readonly [string, Value])[] = [
-  ['range', new Callable('range', range)],
-  ['namespace', new Callable('namespace', namespace)],
-  [
-    'dict',
-    new Callable('dict', ({ positional: [from], named }) => {
-      const base: [Value, Value][] =
-        from instanceof Map
-          ? [...from]
-          : itemsOf(from ?? []).map((pair) => {
-              const [key = null, value = null] = itemsOf(pair);
-              return [key, value];
-            });
-      return new Map<Value, Value>([...base, ...named]);
-    }),
-  ],
-  [
-    'raise_exception',
-    new Callable('raise_exception', ({ positional: [message = ''] }) => {
-      throw new JinjaError(str(message));
-    }),
-  ],
-];

@@ -1,3 +1,4 @@
+import type { Environment, FilterArguments } from './filter-arguments.ts';
 import { formatPercent } from './formatting.ts';
 import { JinjaError } from './lexer.ts';
 import { replaceText, strip } from './methods.ts';
@@ -23,47 +24,6 @@ import {
   Undefined,
   type Value,
 } from './python.ts';
-
-/** What a filter may need of the evaluator. */
-export interface Environment {
-  /** `value.path` with dots, or an index. */
-  attribute(value: Value, path: Value): Value;
-  filter(name: string, value: Value, given: FilterArguments): Value;
-  test(name: string, value: Value, given: FilterArguments): boolean;
-}
-
-/** Arguments of a filter or a test: in order, or by name. */
-export class FilterArguments {
-  readonly positional: readonly Value[];
-  readonly named: ReadonlyMap<string, Value>;
-  constructor(positional: readonly Value[] = [], named: ReadonlyMap<string, Value> = new Map()) {
-    this.positional = positional;
-    this.named = named;
-  }
-
-  get(at: number, name: string): Value | undefined {
-    return at < this.positional.length ? this.positional[at] : this.named.get(name);
-  }
-
-  number(at: number, name: string, otherwise: number): number {
-    const value = this.get(at, name);
-    return value === undefined ? otherwise : (numberOf(value) ?? otherwise);
-  }
-
-  isTrue(at: number, name: string, otherwise = false): boolean {
-    const value = this.get(at, name);
-    return value === undefined ? otherwise : isTrue(value);
-  }
-
-  text(at: number, name: string, otherwise: string): string {
-    const value = this.get(at, name);
-    return value === undefined ? otherwise : str(value);
-  }
-
-  after(count: number): FilterArguments {
-    return new FilterArguments(this.positional.slice(count), this.named);
-  }
-}
 
 type Filter = (value: Value, given: FilterArguments, environment: Environment) => Value;
 
@@ -398,91 +358,4 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
       .join('&');
   },
   wordcount: (value) => str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0,
-};
-
-type Test = (value: Value, given: FilterArguments) => boolean;
-
-const ordering =
-  (passes: (order: number) => boolean, operator: string): Test =>
-  (value, given) =>
-    passes(compare(value, given.get(0, 'other') ?? null, operator));
-const equal: Test = (value, given) => isEqual(value, given.get(0, 'other') ?? null);
-const lessThan = ordering((order) => order < 0, '<');
-const atMost = ordering((order) => order <= 0, '<=');
-const greaterThan = ordering((order) => order > 0, '>');
-const atLeast = ordering((order) => order >= 0, '>=');
-
-/** Tests of the value alone. */
-const ALONE = new Set(
-  'boolean callable defined escaped even false float integer iterable lower mapping none number odd sequence string true undefined upper'.split(
-    ' ',
-  ),
-);
-
-export function refuseArguments(test: string, { positional }: FilterArguments): void {
-  if (ALONE.has(test) && positional.length > 0) throw new JinjaError(`the test "${test}" takes no arguments`);
-}
-
-function whole(value: Value): number {
-  const number = numberOf(value);
-  if (number !== undefined) return number;
-  refuseUndefined(value);
-  throw new JinjaError(`not all arguments converted during string formatting`);
-}
-
-export const TESTS: Readonly<Record<string, Test>> = {
-  boolean: (value) => typeof value === 'boolean',
-  callable: (value) => value instanceof Undefined || typeName(value) === 'function',
-  defined: (value) => !(value instanceof Undefined),
-  divisibleby: (value, given) => whole(value) % whole(given.get(0, 'num') ?? 1) === 0,
-  eq: equal,
-  equalto: equal,
-  '==': equal,
-  escaped: (value) => value instanceof Markup,
-  even: (value) => whole(value) % 2 === 0,
-  false: (value) => value === false,
-  filter: (value) => Object.hasOwn(FILTERS, str(value)),
-  float: (value) => value instanceof Float,
-  ge: atLeast,
-  '>=': atLeast,
-  gt: greaterThan,
-  greaterthan: greaterThan,
-  '>': greaterThan,
-  integer: (value) => typeof value === 'number',
-  iterable: (value) =>
-    textOf(value) !== undefined ||
-    value instanceof Undefined ||
-    ['list', 'dict', 'tuple', 'generator', 'dict_keys', 'dict_values', 'dict_items'].includes(
-      typeName(value),
-    ),
-  le: atMost,
-  '<=': atMost,
-  lower: (value) => {
-    const text = str(value);
-    return text === text.toLowerCase() && text !== text.toUpperCase();
-  },
-  lt: lessThan,
-  lessthan: lessThan,
-  '<': lessThan,
-  mapping: (value) => value instanceof Map,
-  ne: (value, given) => !equal(value, given),
-  '!=': (value, given) => !equal(value, given),
-  none: (value) => value === null,
-  number: (value) => numberOf(value) !== undefined,
-  odd: (value) => Math.abs(whole(value) % 2) === 1,
-  sameas: (value, given) => value === given.get(0, 'other'),
-  sequence: (value) =>
-    textOf(value) !== undefined ||
-    value instanceof Undefined ||
-    Array.isArray(value) ||
-    value instanceof Tuple ||
-    value instanceof Map,
-  string: (value) => textOf(value) !== undefined,
-  test: (value) => Object.hasOwn(TESTS, str(value)),
-  true: (value) => value === true,
-  undefined: (value) => value instanceof Undefined,
-  upper: (value) => {
-    const text = str(value);
-    return text === text.toUpperCase() && text !== text.toLowerCase();
-  },
 };

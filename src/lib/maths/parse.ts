@@ -265,10 +265,19 @@ function parseExponent(cursor: Cursor): Expression {
 function parseSubscript(cursor: Cursor, of: Expression): Expression {
   cursor.take();
   const name = cursor.isSign('{') ? cursor.takeBraced() : cursor.take().text;
-  if (of.kind === 'number') return { ...of, base: name };
+  if (of.kind === 'number') return { ...of, base: baseNamed(name) };
   if (of.kind === 'symbol') return { kind: 'symbol', name: `${of.name}_${name}` };
   if (of.kind === 'tuple' || of.kind === 'sum' || of.kind === 'product') return of;
   throw new Unreadable('a subscript of something else');
+}
+
+const BASES = 'zero one two three four five six seven eight nine ten eleven twelve'.split(' ');
+
+/** The 2 of `1011_{\text{two}}`. */
+function baseNamed(name: string): string {
+  const word = name.replace(/\\text\s*|[{}\s]/g, '');
+  const at = BASES.indexOf(word.toLowerCase());
+  return at < 0 ? name : String(at);
 }
 
 function parseAtom(cursor: Cursor): Expression {

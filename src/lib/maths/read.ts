@@ -56,6 +56,7 @@ export function cleanAnswer(given: string): string {
   text = unboxed(text.trim()).trim();
   text = text.replace(/^\\text\s*\{[^{}]*(?:\b(?:is|are|about)|:)\s*\}\s*(?=\S)/, '');
   text = text.replace(/[,;]?\s*\(\s*[a-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?[^()]*\)$/, ''); // (k ∈ ℤ)
+  text = text.replace(/^(?:\\approx(?![a-zA-Z])|≈|\\sim(?![a-zA-Z]))\s*(?=\S)/, '');
   return repeatingDecimals(text)
     .replace(/\\dotsc?\b|\\cdots\b|\\dots\b/g, '\\ldots')
     .replace(/[.,;:\s]+$|(?<!\\)\\\s*$/, '')
