@@ -37,6 +37,8 @@ const flags = readFlags(
     tokens: '16384',
     /** Weights go through the memory of the GPU that trainer and server share, not through files. */
     push: false,
+    /** Requests without seeds: vLLM draws for each seeded request alone. */
+    unseeded: false,
   },
   { steps: '2', 'tasks-per-step': '4', demonstrations: '64', test: '16' },
 );
@@ -49,7 +51,7 @@ const trainer = torch({
   tokensPerRank: Number(flags.tokens),
   ...(flags.push && { push: [flags.url] }),
 });
-const fleet = servers({ urls: [flags.url], engine: flags.engine });
+const fleet = servers({ urls: [flags.url], engine: flags.engine, http: { seeds: !flags.unseeded } });
 
 /** Measures what the server has; with `weights`, after loading those. */
 async function measured(name: string, weights?: string, agent = solver()): Promise<Measured> {
@@ -96,7 +98,8 @@ const options = await trainOptions(
   { seed: Number(flags.seed), steps: Number(flags.steps), tasksPerStep: Number(flags['tasks-per-step']) },
 );
 const curve: Record<string, number | undefined>[] = [];
-for await (const { step, metrics, groups, notices } of train(options)) {
+const optimizer = { ...options.optimizer, tokensPerMicroBatch: Number(flags.tokens) };
+for await (const { step, metrics, groups, notices } of train({ ...options, optimizer })) {
   for (const notice of notices) say(notice);
   const seconds = (name: string) => metrics[`timing_s/${name}`];
   const point = {

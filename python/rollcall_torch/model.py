@@ -150,7 +150,7 @@ def shard(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, comp
     for number, layer in enumerate(layers):
         layer.to_empty(device=group.device)
         if options.compile:
-            layer.forward = torch.compile(layer.forward)
+            layer.forward = torch.compile(layer.forward, dynamic=True)  # the number of tokens is never the same
         if options.trainable and number < recomputed:
             layer.forward = recomputing(layer.forward)
         fully_shard(layer, **policy)

@@ -28,6 +28,8 @@ export interface HttpServerOptions extends HttpOptions {
   readonly readImage?: (image: ImageRef) => Promise<Uint8Array>;
   /** Loading large weights takes minutes. */
   readonly updateTimeoutMs?: number;
+  /** Whether requests carry a seed; default true. */
+  readonly seeds?: boolean;
 }
 
 /** How an engine is started as a process. */

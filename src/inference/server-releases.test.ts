@@ -88,6 +88,6 @@ test('a release that was not tried, and seeds that are ignored, are reported in 
     'http://gpu-1:30000 is vllm 0.99.0, which was not tried with this Rollcall; 0.23.0 and 0.32.0 were',
   ]);
   expect(info(sglang, '0.5.23', false)).toEqual([
-    expect.stringContaining('ignores seeds, so the run cannot be repeated exactly'),
+    expect.stringContaining('do not depend on seeds, so the run cannot be repeated exactly'),
   ]);
 });

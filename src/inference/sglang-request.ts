@@ -8,12 +8,13 @@ export function generateCall(
   rid: string,
   adapter: string | undefined,
   imageData: readonly string[] | undefined,
+  seeds: boolean,
 ): CallOptions {
   const { trajectory, prompt, sampling, scorePrompt = false, priority } = request;
   const headers = { 'x-smg-routing-key': encodeURI(trajectory) };
   const body = jsonWithIds('input_ids', prompt, {
     rid,
-    sampling_params: samplingOf(sampling),
+    sampling_params: samplingOf(sampling, seeds),
     return_logprob: true,
     logprob_start_len: scorePrompt ? 0 : -1,
     stream: request.onTokens !== undefined,
@@ -26,7 +27,7 @@ export function generateCall(
 }
 
 /** Everything said, so that nothing of the server's or the model's own defaults is left. */
-function samplingOf(sampling: SamplingParams) {
+function samplingOf(sampling: SamplingParams, seeds: boolean) {
   const { constraint } = sampling;
   return {
     max_new_tokens: sampling.maxTokens,
@@ -40,7 +41,7 @@ function samplingOf(sampling: SamplingParams) {
     frequency_penalty: sampling.frequencyPenalty,
     stop: sampling.stopStrings,
     stop_token_ids: sampling.stopIds,
-    sampling_seed: sampling.seed,
+    ...(seeds ? { sampling_seed: sampling.seed } : {}),
     n: 1,
     ignore_eos: false,
     skip_special_tokens: false,

@@ -88,7 +88,8 @@ export class SglangServer implements InferenceServer {
         'scorePrompt',
         'disk',
         'pauseKeep',
-        ...(model.vocab_size !== undefined || flags.enable_deterministic_inference
+        ...((model.vocab_size !== undefined || flags.enable_deterministic_inference) &&
+        (this.#options.seeds ?? true)
           ? (['seeds'] as const)
           : []),
         ...(model.has_image_understanding ? (['images'] as const) : []),
@@ -211,7 +212,8 @@ export class SglangServer implements InferenceServer {
     const began = { before: this.#version, adapter: request.adapter ?? this.#adapters.current };
     const imageData = images.length > 0 ? await this.#imageData(images) : undefined;
     signal?.throwIfAborted();
-    const call = () => generateCall(request, rid, began.adapter, imageData); // not kept: thousands wait at once
+    const seeds = this.#options.seeds ?? true;
+    const call = () => generateCall(request, rid, began.adapter, imageData, seeds); // not kept: thousands wait at once
     const askToAbort = (timeoutMs: number) =>
       this.#http.tell('/abort_request', { body: { rid, abort_all: false }, timeoutMs });
     if (request.onTokens) {

@@ -15,7 +15,7 @@ export function noticesOf(
   }
   if (!can.has('seeds')) {
     notices.push(
-      `${url} ignores seeds, so the run cannot be repeated exactly; SGLang obeys them with --enable-deterministic-inference`,
+      `replies of ${url} do not depend on seeds, so the run cannot be repeated exactly; that needs servers.seeds, and with SGLang --enable-deterministic-inference`,
     );
   }
   return notices;

@@ -1,7 +1,7 @@
 import type { SamplingParams } from './server.ts';
 
 /** Everything said: what is not comes from the model's generation_config.json. */
-export function samplingOf(sampling: SamplingParams) {
+export function samplingOf(sampling: SamplingParams, seeds: boolean) {
   const { constraint } = sampling;
   return {
     max_tokens: sampling.maxTokens,
@@ -13,7 +13,7 @@ export function samplingOf(sampling: SamplingParams) {
     repetition_penalty: sampling.repetitionPenalty,
     presence_penalty: sampling.presencePenalty,
     frequency_penalty: sampling.frequencyPenalty,
-    seed: sampling.seed,
+    ...(seeds ? { seed: sampling.seed } : {}),
     n: 1,
     stop: sampling.stopStrings,
     stop_token_ids: sampling.stopIds,
@@ -24,4 +24,15 @@ export function samplingOf(sampling: SamplingParams) {
     ...(constraint?.kind === 'regex' ? { structured_outputs: { regex: constraint.source } } : {}),
     ...(constraint?.kind === 'grammar' ? { structured_outputs: { grammar: constraint.source } } : {}),
   };
+}
+
+/** `RequestOutputKind.FINAL_ONLY` in vLLM. */
+const FINAL_ONLY = 2;
+
+/**
+ * Text is made only where stop strings are looked for. Without `output_kind` vLLM 0.23 builds the whole reply again after
+ * every token, which bounds the server.
+ */
+export function idsAlone({ stopStrings }: SamplingParams) {
+  return { detokenize: stopStrings.length > 0, output_kind: FINAL_ONLY };
 }

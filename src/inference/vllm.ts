@@ -29,7 +29,7 @@ import type {
 } from './server.ts';
 import { vllmLoad } from './server-load.ts';
 import { joined, logprobsOf, type PromptLogprobs, type Reply } from './vllm-reply.ts';
-import { samplingOf } from './vllm-sampling.ts';
+import { idsAlone, samplingOf } from './vllm-sampling.ts';
 
 type Entrance = 'tokens' | 'completions';
 
@@ -50,7 +50,7 @@ const SERVER_ID: Readonly<Record<Entrance, (id: string) => string>> = {
   completions: (id) => `cmpl-${id}-0`,
 };
 
-const ABILITIES = ['scorePrompt', 'disk', 'lora', 'pushed', 'pauseKeep', 'sleep', 'images', 'seeds'] as const;
+const ABILITIES = ['scorePrompt', 'disk', 'lora', 'pushed', 'pauseKeep', 'sleep', 'images'] as const;
 
 /** A server that hangs does not hold up the end of a run. */
 const CLOSE_MS = 2000;
@@ -80,6 +80,10 @@ export class VllmServer implements InferenceServer {
     this.#version = options.version ?? 0;
   }
 
+  get #seeds(): boolean {
+    return this.#options.seeds ?? true;
+  }
+
   async info(): Promise<ServerInfo> {
     const { id, max_model_len } = await this.#served();
     const release = await this.#release();
@@ -96,7 +100,11 @@ export class VllmServer implements InferenceServer {
       version: this.#version,
       logprobs: this.logprobs,
       logprobsAfterPenalties: this.logprobsAfterPenalties,
-      can: new Set([...ABILITIES, ...(this.#saysSpans ? (['versionSpans'] as const) : [])]),
+      can: new Set([
+        ...ABILITIES,
+        ...(this.#seeds ? (['seeds'] as const) : []),
+        ...(this.#saysSpans ? (['versionSpans'] as const) : []),
+      ]),
     };
   }
 
@@ -327,14 +335,14 @@ export class VllmServer implements InferenceServer {
     const { prompt, sampling, scorePrompt = false, priority = 0 } = request;
     const model = adapter ?? (await this.#served()).id;
     const stream = request.onTokens !== undefined;
-    const params = samplingOf(sampling);
+    const params = samplingOf(sampling, this.#seeds);
     const scores = { prompt_logprobs: scorePrompt ? 0 : null };
     if (by === 'tokens') {
       const parts = await this.#contentParts(request);
       const rest = {
         request_id: id,
         model,
-        sampling_params: { ...params, logprobs: 0, ...scores },
+        sampling_params: { ...params, logprobs: 0, ...scores, ...idsAlone(sampling) },
         priority,
         stream,
         ...(parts.length === 0 ? {} : { content_parts: parts }),

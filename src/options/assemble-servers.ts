@@ -24,7 +24,7 @@ const OF_STARTED_SERVERS = [
 
 /** Where tokens come from, by `servers.*`. Settings without effect here are named in one line. */
 export function assembleServers(described: Described, warn: (message: string) => void): ServerFactory {
-  const { mode, urls, replicas, timeoutSeconds, startSeconds } = described;
+  const { mode, urls, replicas, timeoutSeconds, startSeconds, seeds } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
     const isSet = (name: keyof Described) =>
       JSON.stringify(described[name]) !== JSON.stringify(usualOf(PARTS.servers[name]));
@@ -34,14 +34,18 @@ export function assembleServers(described: Described, warn: (message: string) =>
   const local = LOCAL_ENGINES[described.engine];
   if (local && mode !== 'server') {
     unheard(
-      [...OF_STARTED_SERVERS, 'timeoutSeconds', 'startSeconds'],
+      [...OF_STARTED_SERVERS, 'timeoutSeconds', 'startSeconds', 'seeds'],
       `without effect: the ${described.engine} engine runs in this process`,
     );
     return { ...local.open({ replicas }), gateway: gatewayOf(described) };
   }
   const engine = engineNamed(local?.servedAs ?? described.engine, 'servers.engine');
   const apiKey = process.env['ROLLCALL_API_KEY']; // not an option: those are written to the run directory
-  const common = { engine, timeoutSeconds, startSeconds, apiKey, gateway: gatewayOf(described) };
+  const common = {
+    ...{ engine, timeoutSeconds, startSeconds, apiKey },
+    gateway: gatewayOf(described),
+    http: { seeds },
+  };
   if (mode === 'server') {
     unheard([...OF_STARTED_SERVERS, 'replicas'], 'set on the servers at servers.urls, which run already');
     return servers({ urls, ...common });

@@ -198,6 +198,11 @@ export const PARTS = {
       null,
       "A reply that takes longer is requested from another server; absent: only the trajectory's limits apply.",
     ),
+    seeds: setting(
+      flag,
+      true,
+      'The same requests get the same replies where the engine can. vLLM draws for each seeded request alone, so false is faster there on a GPU.',
+    ),
     retries: setting(wholeFrom(0), 3, 'Retries of a request, on another server, with the same ids.'),
     startSeconds: setting(atLeast(1), 300, 'Loading a large model takes minutes.'),
     policy: setting(

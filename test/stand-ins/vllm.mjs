@@ -36,6 +36,8 @@ const SAMPLING = [
   'ignore_eos',
   'skip_special_tokens',
   'include_stop_str_in_output',
+  'detokenize',
+  'output_kind',
   'logprobs',
   'prompt_logprobs',
 ];
