@@ -36,8 +36,6 @@ const SAMPLING = [
   'ignore_eos',
   'skip_special_tokens',
   'include_stop_str_in_output',
-  'detokenize',
-  'output_kind',
   'logprobs',
   'prompt_logprobs',
 ];
@@ -64,7 +62,12 @@ async function generate(body, _request, response) {
     ['request_id', 'model', 'token_ids', 'sampling_params', 'priority', 'stream'],
     ['content_parts', 'features', 'cache_salt'],
   );
-  checkFields('sampling_params', body.sampling_params, SAMPLING, ['structured_outputs']);
+  checkFields(
+    'sampling_params',
+    body.sampling_params,
+    [...SAMPLING, 'detokenize', 'output_kind'],
+    ['structured_outputs'],
+  );
   const { sampling_params: params, token_ids: prompt } = body;
   return run(`generate-tokens-${body.request_id}`, { body, prompt, params, response }, (ids, logprobs) => ({
     content: ids.map((id, at) => ({ token_id: id, logprob: logprobs[at], rank: 1, top_logprobs: [] })),
