@@ -1,19 +1,17 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
+import { command } from './command.ts';
 import { tinyModel } from './tiny-model.ts';
 
 let folder: string;
 let model: string;
 let config: string;
 
-function rollcall(...words: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['bin/rollcall.js', ...words], {
-    encoding: 'utf8',
-    timeout: 90_000,
-  });
+async function rollcall(...words: string[]) {
+  const { status, stdout, stderr } = await command(...words);
   if (status !== 0) throw new Error(stderr);
   return stdout;
 }
@@ -42,7 +40,7 @@ export const options = {
 };
 `,
   );
-  rollcall('train', config);
+  await rollcall('train', config);
 }, 120_000);
 
 interface Evaluated {
@@ -55,10 +53,10 @@ interface Evaluated {
   readonly changes?: { readonly reward: number; readonly against: number }[];
 }
 
-test('a run is evaluated against the model it began with: by data source, at k, and task by task', () => {
+test('a run is evaluated against the model it began with: by data source, at k, and task by task', async () => {
   const words = ['--attempts', '4', '--temperature', '1', '--json'];
   const { sources, changes } = JSON.parse(
-    rollcall('eval', join(folder, 'run'), '--against', model, ...words),
+    await rollcall('eval', join(folder, 'run'), '--against', model, ...words),
   ) as Evaluated;
   expect(sources.map(({ source, tasks }) => [source, tasks])).toEqual([
     ['early', 2],
@@ -74,7 +72,7 @@ test('a run is evaluated against the model it began with: by data source, at k, 
 
 test('a server at a URL gives the evaluation of the engine in this process', async () => {
   const greedy = ['--config', config, '--json'];
-  const here = JSON.parse(rollcall('eval', model, ...greedy)) as Evaluated;
+  const here = JSON.parse(await rollcall('eval', model, ...greedy)) as Evaluated;
   const port = 20_000 + (process.pid % 20_000);
   const server = spawn(
     process.execPath,
@@ -85,7 +83,7 @@ test('a server at a URL gives the evaluation of the engine in this process', asy
   );
   try {
     const there = JSON.parse(
-      rollcall('eval', model, ...greedy, '--url', `http://127.0.0.1:${port}`),
+      await rollcall('eval', model, ...greedy, '--url', `http://127.0.0.1:${port}`),
     ) as Evaluated;
     expect(there.sources.map(({ means }) => means)).toEqual(here.sources.map(({ means }) => means));
   } finally {
@@ -93,13 +91,15 @@ test('a server at a URL gives the evaluation of the engine in this process', asy
   }
 }, 90_000);
 
-test('stored trajectories are scored again with other rewards, and nothing is generated', () => {
+test('stored trajectories are scored again with other rewards, and nothing is generated', async () => {
   const other = join(folder, 'other.ts');
   writeFileSync(
     other,
     readFileSync(config, 'utf8').replace(/reward\('before'.*?\)\]/s, "reward('always', () => 1)]"),
   );
-  const lines = rollcall('score', join(folder, 'run'), '--config', other, '--json').trim().split('\n');
+  const lines = (await rollcall('score', join(folder, 'run'), '--config', other, '--json'))
+    .trim()
+    .split('\n');
   const scores = lines.map((line) => JSON.parse(line) as { reward: number; rewards: Record<string, number> });
   expect(scores).toHaveLength(3 * 2 * 6);
   expect(scores.every(({ reward, rewards }) => reward === 1 && rewards['always'] === 1)).toBe(true);

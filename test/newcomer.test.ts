@@ -3,9 +3,8 @@ import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { format } from 'node:util';
-import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { main } from '../src/cli/main.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { command } from './command.ts';
 import { tinyModel } from './tiny-model.ts';
 
 let folder: string;
@@ -22,29 +21,6 @@ function rollcall(words: readonly string[], node: readonly string[] = []) {
     timeout: 60_000,
   });
   return { status, output: stdout + stderr };
-}
-
-/** The same command in this process, which has loaded it already. */
-async function command(words: readonly string[]) {
-  let output = '';
-  const write = (text: string | Uint8Array) => {
-    output += String(text);
-    return true;
-  };
-  const print = (...parts: unknown[]) => void write(`${format(...parts)}\n`);
-  const spies = [
-    vi.spyOn(process.stdout, 'write').mockImplementation(write),
-    vi.spyOn(process.stderr, 'write').mockImplementation(write),
-    vi.spyOn(console, 'log').mockImplementation(print),
-    vi.spyOn(console, 'error').mockImplementation(print),
-  ];
-  try {
-    await main(words);
-    return { status: process.exitCode ?? 0, output };
-  } finally {
-    for (const spy of spies) spy.mockRestore();
-    process.exitCode = undefined;
-  }
 }
 
 let files = 0;
@@ -75,9 +51,9 @@ export const options = async () => ({
 
 describe('what a newcomer meets is one clear message and exit code 1', () => {
   const meets = async (config: string, message: RegExp) => {
-    const { status, output } = await command(['train', config]);
-    expect(output).toMatch(message);
-    expect(output).not.toMatch(/\n\s+at /); // no stack trace
+    const { status, stderr } = await command('train', config);
+    expect(stderr).toMatch(message);
+    expect(stderr).not.toMatch(/\n\s+at /); // no stack trace
     expect(status).toBe(1);
   };
 
@@ -130,7 +106,7 @@ describe('what a newcomer meets is one clear message and exit code 1', () => {
   });
   test('a run directory that already holds a run', async () => {
     const config = runFile({ runDir: JSON.stringify(join(folder, 'twice')) });
-    expect(await command(['train', config])).toMatchObject({ status: 0 });
+    expect(await command('train', config)).toMatchObject({ status: 0 });
     await meets(config, /twice already holds a run; continue it with resume \(--resume\)/);
   });
 });
@@ -144,8 +120,8 @@ test('the process ends with that message and that exit code', () => {
 });
 
 test('--debug shows the stack', async () => {
-  const { output } = await command(['train', join(folder, 'none.ts'), '--debug']);
-  expect(output).toMatch(/\n\s+at /);
+  const { stderr } = await command('train', join(folder, 'none.ts'), '--debug');
+  expect(stderr).toMatch(/\n\s+at /);
 });
 
 test('an old Node is told so', () => {
@@ -161,8 +137,8 @@ test('an old Node is told so', () => {
 });
 
 test('an unknown command names the known ones', async () => {
-  const { status, output } = await command(['trian']);
-  expect(output).toMatch(/unknown command 'trian'.*Did you mean train\?/s);
+  const { status, stderr } = await command('trian');
+  expect(stderr).toMatch(/unknown command 'trian'.*Did you mean train\?/s);
   expect(status).toBe(1);
 });
 
@@ -179,9 +155,9 @@ test.runIf(canMount)(
         runDir: JSON.stringify(join(disk, 'run')),
         more: 'steps: 200, checkpoints: { every: 1 },',
       });
-      const { status, output } = await command(['train', config]);
-      expect(output).toMatch(/the disk is full .*continue with --resume/);
-      expect(output).not.toMatch(/\n\s+at /);
+      const { status, stderr } = await command('train', config);
+      expect(stderr).toMatch(/the disk is full .*continue with --resume/);
+      expect(stderr).not.toMatch(/\n\s+at /);
       expect(status).toBe(1);
     } finally {
       spawnSync('umount', [disk]);
@@ -205,8 +181,8 @@ test('a reader of the output who leaves (`| head`) is no error', async () => {
 
 test('small slips on the command line are named, and nothing hangs', async () => {
   const refused = async (words: readonly string[], message: RegExp) => {
-    const { status, output } = await command(words);
-    expect(output).toMatch(message);
+    const { status, stderr } = await command(...words);
+    expect(stderr).toMatch(message);
     expect(status).toBe(1);
   };
   await refused(['export', 'runs/a'], /required option '--to <target>' not specified/);
@@ -215,6 +191,6 @@ test('small slips on the command line are named, and nothing hangs', async () =>
     /option '--run <dir>' argument '' is invalid. It is empty/,
   );
   await refused(['train', '.'], /\. is a folder; give a run file \(\.ts\) or a YAML file/);
-  expect((await command(['model', 'new', '--help'])).output).toMatch(/--size <size>[^-]*\(required\)/);
+  expect((await command('model', 'new', '--help')).stdout).toMatch(/--size <size>[^-]*\(required\)/);
   expect(rollcall(['chat', model])).toMatchObject({ status: 0 }); // its input has ended
 });

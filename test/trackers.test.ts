@@ -1,11 +1,10 @@
-import { execFile } from 'node:child_process';
 import { appendFile, mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { agent, arrayDataset, embedded, reward, type StepReport, type TrainOptions, train } from 'rollcall';
 import { mlflow, mlflowTraces, otlp, type Tracker, tensorboard, wandb, weaveTraces } from 'rollcall/trackers';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { command } from './command.ts';
 import { tinyModel } from './tiny-model.ts';
 import {
   collectorStandIn,
@@ -80,14 +79,6 @@ async function linesOf(runDir: string) {
   const text = await readFile(join(runDir, 'metrics.jsonl'), 'utf8');
   const lines = text.trim().split('\n');
   return lines.map((line) => JSON.parse(line) as { step: number; metrics: Record<string, number> });
-}
-
-/** In another process, while the stand-ins of this one answer. */
-async function rollcall(words: readonly string[], environment: Record<string, string> = {}) {
-  const env = { ...process.env, ...environment };
-  return promisify(execFile)(process.execPath, ['bin/rollcall.js', ...words], { env, timeout: 60_000 }).catch(
-    (error: { stderr: string; stdout: string }) => error,
-  );
 }
 
 /** What a server was told, as a run directory would say it. */
@@ -166,7 +157,7 @@ describe('a run with every tracker', () => {
     const exported = async (...flags: string[]) => {
       const before = collector.state.bodies.length;
       const to = ['--to', `otlp=${collector.url}/v1/traces`];
-      await rollcall(['export', given.runDir, ...to, ...flags]);
+      await command('export', given.runDir, ...to, ...flags);
       const sent = collector.state.bodies.slice(before).flatMap((body) => decodeSpans(body).spans);
       return sent.filter(({ parentId }) => parentId === '').map(({ traceId }) => traceId);
     };
@@ -205,7 +196,9 @@ describe('a run with every tracker', () => {
 
     const before = asLines(flow.state.runs.get('run0')!);
     const to = ['--to', `mlflow=${flow.url}`, '--to', 'wandb'];
-    const { stderr } = await rollcall(['export', given.runDir, '--project', 'letters', ...to], environment);
+    for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
+    const { stderr } = await command('export', given.runDir, '--project', 'letters', ...to);
+    vi.unstubAllEnvs();
     expect(stderr).toMatch(/mlflow: 4 steps sent\nwandb: 4 steps sent/);
     expect(steps()).toEqual([lines.map(({ step }) => step)]);
     expect(asLines(flow.state.runs.get('run0')!)).toEqual(before);
@@ -289,10 +282,10 @@ describe('refused before anything starts', () => {
     );
   });
   test('an export without a run, to nowhere, or to a tracker that is down', async () => {
-    expect((await rollcall(['export', folder, '--to', 'tensorboard=x'])).stderr).toMatch(
+    expect((await command('export', folder, '--to', 'tensorboard=x')).stderr).toMatch(
       /is not a run directory/,
     );
-    expect((await rollcall(['export', folder, '--to', 'board=x'])).stderr).toMatch(
+    expect((await command('export', folder, '--to', 'board=x')).stderr).toMatch(
       /use tensorboard, mlflow, wandb, weave, otlp/,
     );
   });

@@ -1,21 +1,13 @@
-import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
+import { command } from './command.ts';
 import { tinyModel } from './tiny-model.ts';
 
 /** A verl user's way in: prepared parquet, a tool YAML, dotted overrides. On a tiny model, two steps. */
 let folder: string;
 let model: string;
-
-function rollcall(...words: string[]) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['bin/rollcall.js', ...words], {
-    encoding: 'utf8',
-    timeout: 90_000,
-  });
-  return { status, stdout, stderr };
-}
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'rollcall-verl-'));
@@ -29,7 +21,7 @@ beforeAll(async () => {
   for (const split of ['train', 'test']) {
     writeFileSync(join(original, `${split}.jsonl`), rows.map((row) => JSON.stringify(row)).join('\n'));
   }
-  const prepared = rollcall(
+  const prepared = await command(
     'data',
     'gsm8k',
     '--local_dataset_path',
@@ -81,9 +73,9 @@ const overrides = (run: string) => [
   `trainer.default_local_dir=${run}`,
 ];
 
-test("a verl command line trains: parquet, tool YAML, agent_name, verl's keys", () => {
+test("a verl command line trains: parquet, tool YAML, agent_name, verl's keys", async () => {
   const run = join(folder, 'run');
-  const { status, stderr } = rollcall('train', ...overrides(run), 'servers.engine=embedded');
+  const { status, stderr } = await command('train', ...overrides(run), 'servers.engine=embedded');
   expect(stderr).toContain('step 2/2');
   expect(status).toBe(0);
   const lines = readFileSync(join(run, 'metrics.jsonl'), 'utf8').trim().split('\n');
@@ -100,8 +92,8 @@ test("a verl command line trains: parquet, tool YAML, agent_name, verl's keys", 
   expect(messages.some(({ content }) => /What is \d plus \d/.test(content))).toBe(true);
 }, 120_000);
 
-test('a dry run prints the resolved options and starts nothing', () => {
-  const { status, stdout } = rollcall('train', ...overrides(join(folder, 'never')), '--dry-run');
+test('a dry run prints the resolved options and starts nothing', async () => {
+  const { status, stdout } = await command('train', ...overrides(join(folder, 'never')), '--dry-run');
   expect(status).toBe(0);
   const options = JSON.parse(stdout) as Record<string, unknown>;
   expect(options).toMatchObject({
@@ -112,8 +104,8 @@ test('a dry run prints the resolved options and starts nothing', () => {
   });
 });
 
-test('what this build cannot do is refused by key', () => {
-  const { status, stderr } = rollcall(
+test('what this build cannot do is refused by key', async () => {
+  const { status, stderr } = await command(
     'train',
     ...overrides(join(folder, 'never')),
     'trainer.logger=[console,swanlab]',

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { command } from '../../test/command.ts';
 
 const run = promisify(execFile);
 const rollcall = (...args: string[]) =>
@@ -50,9 +51,9 @@ test('the quick start runs end to end, and its summary is the last line and lies
   expect(stderr).toContain(`npx rollcall chat ${directory}`);
 
   // What the quick start says to try next works on what it left.
-  const preview = await rollcall('preview', join(directory, 'train.ts'));
+  const preview = await command('preview', join(directory, 'train.ts'));
   expect(preview.stdout).toContain('attempt');
-  const again = await rollcall('quickstart', '--variant', 'tiny', '--run', directory).catch((error) => error);
-  expect(again.code).toBe(1);
+  const again = await command('quickstart', '--variant', 'tiny', '--run', directory);
+  expect(again.status).toBe(1);
   expect(again.stderr).toMatch(/^rollcall: .*already holds a run/);
 });
