@@ -21,11 +21,9 @@ import { train } from '../src/train.ts';
 import { readFlags } from './flags.ts';
 import { conclude, holds } from './verdict.ts';
 
-const flags = readFlags(
-  { seed: '1', variant: 'short', runs: 'runs/prove-http' },
-  { variant: 'tiny', runs: 'runs/prove-http-quick' },
-);
+const flags = readFlags({ seed: '1', variant: 'short', steps: '8', runs: 'runs/prove-http' }, { steps: '3' });
 const seed = Number(flags.seed);
+const steps = Number(flags.steps);
 const variant = flags.variant as Variant;
 const recipe = RECIPES[variant];
 const say = (line: string) => console.error(line);
@@ -48,7 +46,7 @@ async function learn(
 ): Promise<Curve> {
   const runDir = join(flags.runs, name);
   await rm(runDir, { recursive: true, force: true });
-  const options = trainOptions({ seed, variant, model: warm, runDir, engine });
+  const options = trainOptions({ seed, variant, steps, model: warm, runDir, engine });
   const rewards: number[] = [];
   const gradNorms: number[] = [];
   let failed = 0;
@@ -65,13 +63,13 @@ async function learn(
     failed += groups
       .flatMap(({ attempts }) => attempts)
       .filter(({ trajectory, reward }) => trajectory.end.kind === 'failed' || reward === undefined).length;
-    say(`${name} ${step}/${recipe.steps}: reward ${rewards.at(-1)!.toFixed(4)}`);
+    say(`${name} ${step}/${steps}: reward ${rewards.at(-1)!.toFixed(4)}`);
   }
   const seconds = Math.round((performance.now() - began) / 1000);
   return {
     rewards,
     gradNorms,
-    accuracy: await accuracyOf(join(runDir, 'checkpoints', `global_step_${recipe.steps}`)),
+    accuracy: await accuracyOf(join(runDir, 'checkpoints', `global_step_${steps}`)),
     failed,
     seconds,
     log,
@@ -116,7 +114,7 @@ async function over(name: string, kill: boolean): Promise<Curve> {
   };
   try {
     return await learn(name, { servers: far }, log, (step) => {
-      if (kill && step === Math.ceil(recipe.steps / 2)) back ??= killAndRestart();
+      if (kill && step === Math.ceil(steps / 2)) back ??= killAndRestart();
     });
   } finally {
     await back;
@@ -140,6 +138,11 @@ const same = (one: Curve) =>
   one.failed === 0;
 conclude(
   [
+    holds(
+      'every step has a gradient to compare',
+      near.gradNorms.length === steps && near.gradNorms.every((norm) => norm > 0),
+      near.gradNorms,
+    ),
     holds('over HTTP every reward, gradient norm and the accuracy are those of one process', same(far)),
     holds('the same when a replica is killed and comes back', same(killed)),
   ],

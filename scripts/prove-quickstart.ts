@@ -7,11 +7,11 @@
  * - GRPO with the rewards of each group shuffled among its attempts.
  * - The trained model without the calculator, and GRPO from the same warm start without it.
  *
- * Every run starts from the warm start that `rollcall quickstart` left in its run directory. Draws
- * docs/images/quickstart-curves.svg when there are three seeds.
+ * Every run starts from the warm start that `rollcall quickstart` left in its run directory. With the full variant, three
+ * seeds or more and the controls it writes the tables and the curves of docs/quickstart.md and README.md.
  */
 import { spawn } from 'node:child_process';
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { curveSvg } from '../examples/quickstart/curve-svg.ts';
 import { type Measurement, type MeasureOptions, measure } from '../examples/quickstart/measure.ts';
@@ -31,6 +31,14 @@ import { type Reward, reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
 import { readFlags } from './flags.ts';
+import {
+  CONTROL_NAMES,
+  type ControlName,
+  MEASURED,
+  type Measured,
+  writeQuickstartPages,
+} from './quickstart-page.ts';
+import { quickstartStamp } from './quickstart-stamp.ts';
 import { atLeast, atMost, conclude } from './verdict.ts';
 
 const flags = readFlags(
@@ -49,6 +57,8 @@ const variant = flags.variant as Variant;
 const kernels = (flags.kernels || undefined) as 'native' | 'wasm' | undefined;
 const recipe = RECIPES[variant];
 const engine = embedded(kernels ? { kernels } : {});
+/** Taken before the first run: what is edited meanwhile is not what is measured. */
+const stamp = quickstartStamp();
 const say = (line: string) => console.error(line);
 const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const percent = (value: number) => `${(100 * value).toFixed(1)} %`;
@@ -154,10 +164,10 @@ async function runControls(
   seed: number,
   directory: string,
   grpoSeconds: number,
-): Promise<Readonly<Record<string, number>>> {
+): Promise<Readonly<Record<ControlName, number>>> {
   const file = join(directory, 'controls.json');
   const finished = await readFile(file, 'utf8').catch(() => undefined);
-  if (flags.keep && finished) return JSON.parse(finished) as Record<string, number>;
+  if (flags.keep && finished) return JSON.parse(finished) as Record<ControlName, number>;
   const warm = join(directory, 'warm-start');
   const trained = join(directory, 'checkpoints', `global_step_${recipe.steps}`);
   const withoutTool = createSolver([]);
@@ -172,13 +182,11 @@ async function runControls(
   return controls;
 }
 
-const CONTROLS = ['moreSupervised', 'shuffledRewards', 'trainedThenWithoutTool', 'grpoWithoutTool'];
-
 type Result = QuickstartSummary & {
   readonly grpoSeconds: number;
   /** Share of the solved test problems whose calls build on one another. */
   readonly dependent: number;
-  readonly controls?: Readonly<Record<string, number>>;
+  readonly controls?: Readonly<Record<ControlName, number>>;
 };
 const results: Result[] = [];
 const curves: { name: string; colour: string; points: CurvePoint[] }[] = [];
@@ -201,9 +209,24 @@ for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   results.push({ ...summary, grpoSeconds, dependent, ...(controls ? { controls } : {}) });
   say(`seed ${seed}: ${JSON.stringify(results.at(-1))}`);
 }
-if (curves.length === 3) {
-  await mkdir('docs/images', { recursive: true });
-  await writeFile('docs/images/quickstart-curves.svg', curveSvg('Quick start, three seeds', curves));
+const isWhole = variant === 'full' && results.length >= 3 && results.every(({ controls }) => controls);
+if (isWhole && kernels !== 'wasm') {
+  const measured: Measured = {
+    stamp,
+    engine: results[0]!.engine,
+    seeds: results.map(({ seed, seconds, test, tokens, controls }) => ({
+      seed,
+      seconds,
+      test: { before: test.before.accuracy, after: test.after.accuracy },
+      unseen: { before: test.unseen.before.accuracy, after: test.unseen.after.accuracy },
+      validCalls: { before: test.before.validToolCalls, after: test.after.validToolCalls },
+      tokens,
+      controls: controls!,
+    })),
+  };
+  await writeFile(MEASURED, `${JSON.stringify(measured, null, 2)}\n`);
+  await writeFile('docs/images/quickstart-curves.svg', curveSvg('Quick start, by seed', curves));
+  writeQuickstartPages();
 }
 
 const meanOf = (value: (result: Result) => number) => mean(results.map(value));
@@ -218,12 +241,7 @@ const summary = {
     unseenBefore: meanOf(({ test }) => test.unseen.before.accuracy),
     unseenAfter: meanOf(({ test }) => test.unseen.after.accuracy),
     ...(flags.controls === 'true'
-      ? Object.fromEntries(
-          Object.keys(results[0]!.controls!).map((name) => [
-            name,
-            meanOf(({ controls }) => controls![name]!),
-          ]),
-        )
+      ? Object.fromEntries(CONTROL_NAMES.map((name) => [name, meanOf(({ controls }) => controls![name])]))
       : {}),
   },
 };
@@ -237,7 +255,7 @@ conclude(
     atLeast('mean accuracy on unseen wordings and ranges', unseenAfter, 0.8),
     atLeast('valid tool calls', validToolCalls, 0.95),
     ...(flags.controls === 'true'
-      ? CONTROLS.map((name) => atMost(`test accuracy of the control ${name}`, rest[name], after! - 0.2))
+      ? CONTROL_NAMES.map((name) => atMost(`test accuracy of the control ${name}`, rest[name], after! - 0.2))
       : []),
   ],
   summary,
