@@ -27,7 +27,7 @@ const call = (name: string, given: object = {}) =>
 const ROLLCALL = resolve('bin/rollcall.js');
 
 const TOOLS = `
-import { tool } from 'rollcall/tools';
+import { tool } from 'rollcall';
 import { appendFileSync } from 'node:fs';
 const log = (line) => appendFileSync(new URL('./log.txt', import.meta.url), line + '\\n');
 export const tools = [
