@@ -137,7 +137,7 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
         trainer,
         demonstrations,
         adam: { ...adam, learningRate: adam.learningRate * share },
-        tokensPerMicroBatch: Math.min(tokensPerMicroBatch, trainer.tokensPerCall ?? Infinity),
+        tokensPerMicroBatch,
         ...(signal ? { signal } : {}),
         onProgress: ({ done, total }) =>
           options.onProgress?.({ step: step + 1, phase: 'training', done, total }),

@@ -35,7 +35,7 @@ export interface Family {
   /** The model writes the ids of its calls. */
   readonly writesIds?: boolean;
   /** Without a schema for them, values inside objects and lists are text. */
-  readonly innerText?: boolean;
+  readonly valuesAsText?: boolean;
 }
 
 const json = (value: unknown) => JSON.stringify(value);
@@ -634,7 +634,7 @@ export const FAMILIES: readonly Family[] = [
     malformed: `${space}<tool_call>${space}<invoke name="add">${space}<a>1${space}</b>${space}</invoke>${space}</tool_call>`,
     unclosed: `${space}<tool_call>${space}<invoke name="add">${space}<a>1`,
     mark: ']<]minimax[>[',
-    innerText: true,
+    valuesAsText: true,
   },
 ];
 

@@ -22,7 +22,7 @@ export function updateOptions<T>(
       adam: adamAt(options, step),
       miniBatches: optimizer.miniBatches,
       epochs: optimizer.epochs,
-      tokensPerMicroBatch: Math.min(optimizer.tokensPerMicroBatch, trainer.tokensPerCall ?? Infinity),
+      tokensPerMicroBatch: optimizer.tokensPerMicroBatch,
       balance: true,
       shuffle: true,
     },

@@ -7,7 +7,7 @@ import * as algorithms from './algorithms.ts';
 import { createBatch } from './batch.ts';
 import { corrections } from './correction.ts';
 import type { OptimizerOptions } from './optimizer-options.ts';
-import type { Gradients, Row } from './trainer.ts';
+import type { Gradients, Row, Trainer } from './trainer.ts';
 import { type UpdateOptions, type UpdateState, updatePolicy } from './update-policy.ts';
 
 const { grpo, ppo } = algorithms;
@@ -210,6 +210,38 @@ describe('the gradient', () => {
         expect(value !== 0).toBe(trained.get(row.ids)![at] === 1);
       });
     }
+  });
+
+  test('no call holds more tokens than the trainer or the reference takes', async () => {
+    const tokensOf = (rows: readonly Row[]) => rows.reduce((sum, { ids }) => sum + ids.length, 0);
+    const largest = async (limits: { policy?: number; reference?: number }) => {
+      const sizes: number[] = [];
+      const limited = (trainer: TabularTrainer, tokensPerCall?: number): Trainer => ({
+        ...trainer,
+        can: new Set([...trainer.can].filter((ability) => ability !== 'prefix')), // whole rows, easily counted
+        ...(tokensPerCall === undefined ? {} : { tokensPerCall }),
+        forward: (rows, options) => {
+          sizes.push(tokensOf(rows));
+          return trainer.forward(rows, options);
+        },
+        score: (rows, options) => {
+          sizes.push(tokensOf(rows));
+          return trainer.score(rows, options);
+        },
+      });
+      const policy = tabularPolicy();
+      await update({
+        trainer: limited(policy, limits.policy),
+        reference: limited(tabularPolicy(3), limits.reference),
+        algorithm,
+        batch: batchOf(tabularGroups(policy, { seed: 7 }), algorithm),
+        optimizer: { ...OPTIMIZER, tokensPerMicroBatch: 1e6 },
+      });
+      return Math.max(...sizes);
+    };
+    expect(await largest({})).toBeGreaterThan(100);
+    expect(await largest({ policy: 50 })).toBeLessThanOrEqual(50);
+    expect(await largest({ policy: 80, reference: 50 })).toBeLessThanOrEqual(50);
   });
 
   test('sharing prefixes saves the prompts of all but one attempt', async () => {

@@ -85,7 +85,15 @@ export function resolveUpdate({
 }: UpdateOptions): ResolvedUpdate {
   const { adam, miniBatches = 1, epochs = 1, tokensPerMicroBatch = 16_384 } = optimizer;
   const { balance = true, shuffle = true } = optimizer;
-  const passes = { miniBatches, epochs, tokensPerMicroBatch, balance, shuffle };
+  const models = [rest.trainer, rest.reference, rest.critic];
+  const most = Math.min(...models.map((model) => model?.tokensPerCall ?? Number.POSITIVE_INFINITY));
+  const passes = {
+    miniBatches,
+    epochs,
+    tokensPerMicroBatch: Math.min(tokensPerMicroBatch, most),
+    balance,
+    shuffle,
+  };
   return {
     ...rest,
     optimizer: { adam: { ...ADAM, ...adam }, ...passes },

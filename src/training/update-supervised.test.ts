@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { tabularPolicy } from '../../testing/tabular-task.ts';
+import type { Trainer } from './trainer.ts';
 import { updateSupervised } from './update-supervised.ts';
 
 const ADAM = { learningRate: 0.1, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };
@@ -24,6 +25,21 @@ test('the loss is the mean of −log p over the trained tokens, and falls', asyn
   expect(first['train/tokens']).toBe(5);
   for (let i = 0; i < 50; i++) await step();
   expect((await step())['train/loss']).toBeLessThan(0.1);
+});
+
+test('no call holds more tokens than the trainer takes', async () => {
+  const policy = tabularPolicy();
+  const rowsPerCall: number[] = [];
+  const trainer: Trainer = {
+    ...policy,
+    tokensPerCall: 4,
+    forward: (rows, options) => {
+      rowsPerCall.push(rows.length);
+      return policy.forward(rows, options);
+    },
+  };
+  await updateSupervised({ trainer, demonstrations, adam: ADAM, tokensPerMicroBatch: 1000 });
+  expect(rowsPerCall).toEqual([1, 1, 1]); // of 4, 3 and 2 tokens
 });
 
 test('the step does not depend on micro-batches', async () => {

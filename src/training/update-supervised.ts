@@ -40,7 +40,11 @@ export async function updateSupervised(options: SupervisedOptions): Promise<Metr
     );
   }
   let [loss, done, tokens] = [0, 0, 0];
-  for (const { members, rows } of packMicroBatches(examples, { ...options, balance: true })) {
+  const tokensPerMicroBatch = Math.min(
+    options.tokensPerMicroBatch,
+    trainer.tokensPerCall ?? Number.POSITIVE_INFINITY,
+  );
+  for (const { members, rows } of packMicroBatches(examples, { tokensPerMicroBatch, balance: true })) {
     signal?.throwIfAborted();
     const pass = await trainer.forward(rows, {
       temperature: 1,
