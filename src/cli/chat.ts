@@ -59,13 +59,16 @@ async function converse(
     pc.dim(`${directory}${tools.length > 0 ? `, tools: ${tools.map(({ name }) => name).join(', ')}` : ''}`),
   );
   console.log(pc.dim('Each line is a question; an empty line, or Ctrl-D, ends the conversation.'));
+  const ask = questionsOf(terminal);
   try {
+    const first = await ask();
+    if (first === '') return;
     const { contextTokens } = await server.info();
     await rollout({
       tasks: [{ index: 0, task: {} }],
       attempts: 1,
       step: 0,
-      agent: conversation(terminal, tools),
+      agent: conversation(first, ask, tools),
       rewards: [],
       server,
       format,
@@ -87,18 +90,27 @@ async function converse(
   }
 }
 
-/** A person as the user: the same agent machinery as in training, so what is seen here is what was trained. */
-function conversation(terminal: ReturnType<typeof createInterface>, tools: readonly Tool[]) {
+type Ask = (signal?: AbortSignal) => Promise<string>;
+
+/** The next line of a person; empty at the end of the conversation. */
+function questionsOf(terminal: ReturnType<typeof createInterface>): Ask {
   const closed = new Promise<string>((resolve) => terminal.once('close', () => resolve('')));
+  return async (signal) => {
+    const said = await Promise.race([
+      terminal.question(pc.bold('you    '), signal ? { signal } : {}).catch(() => ''),
+      closed, // a question never ends that meets the end of its input
+    ]);
+    if (said.trim() === '') return '';
+    if (!process.stdin.isTTY) console.log(said); // a terminal shows what is typed
+    return said;
+  };
+}
+
+/** A person as the user: the same agent machinery as in training, so what is seen here is what was trained. */
+function conversation(first: string, ask: Ask, tools: readonly Tool[]) {
   return agent(async ({ model, signal }) => {
     const dialogue = model.chat({ tools });
-    for (;;) {
-      const said = await Promise.race([
-        terminal.question(pc.bold('you    '), { signal }).catch(() => ''),
-        closed, // a question never ends that meets the end of its input
-      ]);
-      if (said.trim() === '') return;
-      if (!process.stdin.isTTY) console.log(said); // a terminal shows what is typed
+    for (let said = first; said !== ''; said = await ask(signal)) {
       dialogue.user(said);
       for (;;) {
         const reply = await dialogue.sample();
