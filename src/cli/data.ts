@@ -3,7 +3,13 @@ import { extname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type Command, Option } from 'commander';
 import { expandHome, openDataset } from '../dataset/open.ts';
-import { CODE_LANGUAGES, type CodeLanguage, prepareCode } from '../dataset/prepare/code.ts';
+import {
+  CODE_LANGUAGES,
+  CODE_SETS,
+  type CodeLanguage,
+  type CodeSet,
+  prepareCode,
+} from '../dataset/prepare/code.ts';
 import { type CustomOptions, prepareCustom } from '../dataset/prepare/custom.ts';
 import type { Origin } from '../dataset/prepare/find-files.ts';
 import { GEO3K_STYLES, type Geo3kStyle, prepareGeo3k } from '../dataset/prepare/geo3k.ts';
@@ -39,12 +45,13 @@ export function registerData(program: Command): void {
   prepared(data, 'search-r1', 'PeterJinGo/nq_hotpotqa_train', 'questions that need a search').action(
     async (flags: OriginFlags) => write(await prepareSearchR1(originOf(flags)), flags.local_save_dir),
   );
-  prepared(data, 'code', 'mxeval/mbxp', 'MBPP: short functions with tests')
+  prepared(data, 'code', 'mxeval/mbxp', 'short functions with tests: MBPP, or HumanEval in the same form')
+    .addOption(new Option('--set <set>', 'which problems').choices(CODE_SETS).default('mbpp'))
     .addOption(
       new Option('--language <language>', 'of the code').choices(CODE_LANGUAGES).default('typescript'),
     )
-    .action(async (flags: OriginFlags & { language: CodeLanguage }) =>
-      write(await prepareCode(originOf(flags), flags.language), flags.local_save_dir),
+    .action(async (flags: OriginFlags & { language: CodeLanguage; set: CodeSet }) =>
+      write(await prepareCode(originOf(flags), flags.language, flags.set), flags.local_save_dir),
     );
 
   data

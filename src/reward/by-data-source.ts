@@ -14,7 +14,7 @@ export interface ScorerContext {
   readonly solution: string;
   readonly truth: unknown;
   /** For scorers that run code; asking where there is none is an error before the start. */
-  readonly sandbox: () => Sandbox;
+  readonly sandbox: (language?: string) => Sandbox;
   readonly signal: AbortSignal;
 }
 
@@ -31,7 +31,10 @@ const SCORERS = {
   exact_match: ({ solution, truth }) => exactMatchScore(solution, targetOf(truth)),
   f1: ({ solution, truth }) => f1Score(solution, targetOf(truth)),
   tagged_exact_match: ({ solution, truth }) => exactMatchScore(solution, targetOf(truth), { tagged: true }),
-  code: ({ solution, truth, sandbox, signal }) => codeScore(solution, codeTests(truth), sandbox(), signal),
+  code: ({ solution, truth, sandbox, signal }) => {
+    const tests = codeTests(truth);
+    return codeScore(solution, tests, sandbox(tests.language), signal);
+  },
 } satisfies Record<string, Scorer>;
 
 type ScorerName = keyof typeof SCORERS;
@@ -49,6 +52,10 @@ const BY_SOURCE: Readonly<Record<string, ScorerName>> = {
   apps: 'code',
   codeforces: 'code',
   taco: 'code',
+  'mbpp-typescript': 'code',
+  'mbpp-python': 'code',
+  'humaneval-typescript': 'code',
+  'humaneval-python': 'code',
   'Idavidrein/gpqa': 'multiple_choice',
   'cais/mmlu': 'multiple_choice',
   'TIGER-Lab/MMLU-Pro': 'multiple_choice',

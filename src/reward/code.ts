@@ -5,15 +5,19 @@ export interface CodeTests {
   readonly inputs?: readonly string[];
   readonly outputs?: readonly string[];
   readonly asserts?: readonly string[];
+  /** What the program is written in; absent: what the run says. */
+  readonly language?: string;
 }
 
 /** verl's `{inputs, outputs}` (also as JSON text), or a list of assertions. */
 export function codeTests(groundTruth: unknown): CodeTests {
   const given: unknown = typeof groundTruth === 'string' ? JSON.parse(groundTruth) : groundTruth;
   if (Array.isArray(given)) return { asserts: given.map(String) };
-  const { inputs, outputs, asserts } = (given ?? {}) as CodeTests;
-  if (inputs && outputs && inputs.length === outputs.length && inputs.length > 0) return { inputs, outputs };
-  if (asserts && asserts.length > 0) return { asserts };
+  const { inputs, outputs, asserts, language } = (given ?? {}) as CodeTests;
+  const written = typeof language === 'string' ? { language } : {};
+  if (inputs && outputs && inputs.length === outputs.length && inputs.length > 0)
+    return { inputs, outputs, ...written };
+  if (asserts && asserts.length > 0) return { asserts, ...written };
   throw new Error(
     `tests are {inputs, outputs} of equal length, {asserts} or a list of assertions; these are ${JSON.stringify(given)?.slice(0, 120)}`,
   );

@@ -3,9 +3,15 @@ import { ConfigError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
 import { requestLimiter } from '../services/rate-limit.ts';
 import { openSandbox } from '../services/sandbox/open-sandbox.ts';
-import type { Boundary, Sandbox } from '../services/sandbox/sandbox.ts';
+import {
+  type Boundary,
+  SANDBOX_LANGUAGES,
+  type Sandbox,
+  type SandboxLanguage,
+} from '../services/sandbox/sandbox.ts';
 import { sandboxServer } from '../services/sandbox/sandbox-server.ts';
 import { runsCode, type Scorer, scorerNamed, scorerOfSource } from './by-data-source.ts';
+import { codeTests } from './code.ts';
 import { openComputeReward } from './compute-reward.ts';
 import { openComputeScore } from './compute-score.ts';
 import { describedJudge, JUDGE_NAMES } from './described-judge.ts';
@@ -106,7 +112,6 @@ export async function openDescribedRewards(
           config: { ...config, ...(model.url !== null && routerOf(model.url, model.name)) },
         });
   const sandboxOf = lazySandbox(described);
-  let needsSandbox = false;
   const scorerOf = ({ reward: own, dataSource }: Pick<TaskRow, 'reward' | 'dataSource'>): Scorer =>
     named ?? (own === undefined ? scorerOfSource(dataSource) : scorerNamed(own));
   const score = computed ? computed.score : ready(scorerOf, sandboxOf.get);
@@ -127,10 +132,10 @@ export async function openDescribedRewards(
           `the row${dataSource === undefined ? '' : ` of ${dataSource}`} has no reward_model.ground_truth, which its ready reward compares with`,
         );
       }
-      needsSandbox ||= runsCode(scorer);
+      if (runsCode(scorer)) sandboxOf.need(codeTests(groundTruth).language);
     },
     prepare: async () => {
-      if (needsSandbox) await sandboxOf.open();
+      await sandboxOf.open();
     },
     close: async () => {
       await computed?.close();
@@ -148,7 +153,7 @@ const routerOf = (url: string, name: string) => ({
 type Score = (context: RewardContext<TaskRow>) => RewardValue | Promise<RewardValue>;
 
 const ready =
-  (scorerOf: (row: TaskRow) => Scorer, sandbox: () => Sandbox): Score =>
+  (scorerOf: (row: TaskRow) => Scorer, sandbox: (language?: string) => Sandbox): Score =>
   ({ task, trajectory, signal }) =>
     scorerOf(task)({ solution: trajectory.text, truth: task.groundTruth, sandbox, signal });
 
@@ -167,24 +172,36 @@ function limited(score: Score, limits: RewardsDescription['limits'], clock: Cloc
     limiter.run(async () => score(context), { tokens: tokensPerRequest, signal: context.signal });
 }
 
-/** Opened before the start where it will be needed, so that a platform without one gets its error then. */
+/** One for each language that rows need, opened before the start, so that a platform without it gets its error then. */
 function lazySandbox({ config, sandbox: { url, concurrency, memoryMiB } }: RewardsDescription) {
-  const { language = 'python', boundary } = config;
-  let opened: Sandbox | undefined;
+  const { language: usual = 'python', boundary } = config;
+  const needed = new Set<SandboxLanguage>();
+  const opened = new Map<string, Sandbox>();
+  const languageOf = (name: unknown): SandboxLanguage => {
+    const known = SANDBOX_LANGUAGES.find((one) => one === name);
+    if (known) return known;
+    throw new ConfigError(`code in ${String(name)} cannot be run; use ${SANDBOX_LANGUAGES.join(', ')}`);
+  };
   return {
+    need: (language: unknown = usual) => needed.add(languageOf(language)),
     open: async () => {
-      if (language !== 'python' && language !== 'javascript') {
-        throw new ConfigError(`rewards.config.language is ${String(language)}; it is python or javascript`);
+      for (const language of needed) {
+        const sandbox =
+          url === null
+            ? await openSandbox(language, boundary === undefined ? {} : { boundary: boundary as Boundary })
+            : sandboxServer({ url, language, concurrency, memoryMiB });
+        opened.set(language, sandbox);
       }
-      opened ??=
-        url === null
-          ? await openSandbox(language, boundary === undefined ? {} : { boundary: boundary as Boundary })
-          : sandboxServer({ url, language, concurrency, memoryMiB });
     },
-    get: () => {
-      if (opened) return opened;
-      throw new ConfigError('a row needs a sandbox for code that was not opened before the start');
+    get: (language: unknown = usual) => {
+      const sandbox = opened.get(languageOf(language));
+      if (sandbox) return sandbox;
+      throw new ConfigError(
+        `a row needs a sandbox for ${String(language)} that was not opened before the start`,
+      );
     },
-    close: async () => opened?.close(),
+    close: async () => {
+      await Promise.all([...opened.values()].map((sandbox) => sandbox.close()));
+    },
   };
 }

@@ -1,7 +1,13 @@
 /** Runs the model's code in a sandbox on this machine. The model reads the code's errors as its output. */
 import { ConfigError } from '../../errors.ts';
 import { openSandbox } from '../../services/sandbox/open-sandbox.ts';
-import type { Boundary, Sandbox, SandboxOptions } from '../../services/sandbox/sandbox.ts';
+import {
+  type Boundary,
+  SANDBOX_LANGUAGES,
+  type Sandbox,
+  type SandboxLanguage,
+  type SandboxOptions,
+} from '../../services/sandbox/sandbox.ts';
 import type { ToolSchema } from '../../types.ts';
 import type { ResultLimits } from '../class-tool.ts';
 import { type Tool, tool } from '../tool.ts';
@@ -19,9 +25,11 @@ const schemaOf = (language: string): ToolSchema => ({
   },
 });
 
+const NAMES = { python: 'Python', javascript: 'JavaScript', typescript: 'TypeScript' } as const;
+
 /** A tool that runs code in a sandbox. */
 export function codeTool(sandbox: Sandbox, schema?: ToolSchema, limits: ResultLimits = {}): Tool {
-  const language = sandbox.language === 'python' ? 'Python' : 'JavaScript';
+  const language = NAMES[sandbox.language];
   const { name, description, parameters } = (schema ?? schemaOf(language)).function;
   return tool({
     name,
@@ -48,16 +56,19 @@ const ENDED = {
   output: 'it printed too much',
 } as const;
 
-/** `config`: language (python or javascript), default_timeout in seconds (10), memory_limit_mb (256), boundary. */
+const isLanguage = (name: unknown): name is SandboxLanguage =>
+  SANDBOX_LANGUAGES.some((known) => known === name);
+
+/** `config`: language (python, javascript or typescript), default_timeout in seconds (10), memory_limit_mb (256), boundary. */
 export async function openCodeTool(
   config: Readonly<Record<string, unknown>>,
   schema: ToolSchema | undefined,
   limits: ResultLimits,
 ): Promise<Tool> {
   const language = config.language ?? config.default_language ?? 'python';
-  if (language !== 'python' && language !== 'javascript') {
+  if (!isLanguage(language)) {
     throw new ConfigError(
-      `the code tool runs python or javascript; config.language is ${JSON.stringify(language)}`,
+      `the code tool runs ${SANDBOX_LANGUAGES.join(', ')}; config.language is ${JSON.stringify(language)}`,
     );
   }
   const bounds: SandboxOptions = {

@@ -160,7 +160,10 @@ test('MBPP is split by its own numbers and carries its tests', async () => {
     'MBTSP/511',
   ]);
   expect((await rowsOf(splits.test))[0]).toMatchObject({
-    reward_model: { ground_truth: { language: 'typescript', entry_point: 'f', tests: 'assert' } },
+    data_source: 'mbpp-typescript',
+    reward_model: {
+      ground_truth: { language: 'typescript', asserts: [expect.stringContaining('\nassert')] },
+    },
   });
 });
 

@@ -1,5 +1,7 @@
+import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { ConfigError } from '../../errors.ts';
+import { messageOf } from '../../lib/error-message.ts';
 import { semaphore } from '../../lib/semaphore.ts';
 import { openPythonSandbox } from './python.ts';
 import { openQuickJs } from './quickjs.ts';
@@ -29,8 +31,33 @@ async function openUnlimited(
     );
   }
   if (language === 'javascript') return openQuickJs(all, boundary);
+  if (language === 'typescript') return withoutTypes(await openQuickJs(all, boundary));
   if (boundary === 'interpreter') {
     throw new ConfigError("Python's interpreter contains nothing: boundary is 'system' for it, or left out");
   }
   return openPythonSandbox(all);
+}
+
+const stripTypes = (code: string): string => {
+  const { transformSync } = createRequire(import.meta.url)('amaro') as {
+    transformSync(code: string, options: { mode: 'strip-only' }): { code: string };
+  };
+  return transformSync(code, { mode: 'strip-only' }).code;
+};
+
+/** Takes the types out before code runs; what cannot be read is an error of the code. */
+function withoutTypes(sandbox: Sandbox): Sandbox {
+  return {
+    ...sandbox,
+    language: 'typescript',
+    run: async (code, options) => {
+      let plain: string;
+      try {
+        plain = stripTypes(code);
+      } catch (error) {
+        return { status: 'error', stdout: '', stderr: messageOf(error), milliseconds: 0 };
+      }
+      return sandbox.run(plain, options);
+    },
+  };
 }

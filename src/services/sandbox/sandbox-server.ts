@@ -44,7 +44,7 @@ export function sandboxServer({
       const answer = (await askService(
         url,
         {
-          ...{ code, stdin, language: language === 'javascript' ? 'nodejs' : 'python' },
+          ...{ code, stdin, language: language === 'javascript' ? 'nodejs' : language },
           ...{ compile_timeout: seconds, run_timeout: seconds, memory_limit_MB: memoryMiB },
           ...{ files: {}, fetch_files: [] },
         },

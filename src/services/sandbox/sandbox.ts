@@ -39,12 +39,16 @@ export interface SandboxRunOptions {
   readonly signal?: AbortSignal;
 }
 
+/** TypeScript is JavaScript once its types are taken out; they are not checked. */
+export const SANDBOX_LANGUAGES = ['javascript', 'typescript', 'python'] as const;
+export type SandboxLanguage = (typeof SANDBOX_LANGUAGES)[number];
+
 /** `system`: the operating system contains the process. `interpreter`: the language's interpreter does, alone. */
 export type Boundary = 'system' | 'interpreter';
 
 /** Runs untrusted code. */
 export interface Sandbox {
-  readonly language: 'javascript' | 'python';
+  readonly language: SandboxLanguage;
   readonly boundary: Boundary;
   /**
    * Each run is a fresh world: nothing is left of it for the next. Rejects with the signal's reason, or with a
