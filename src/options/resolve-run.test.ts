@@ -231,6 +231,13 @@ test('a sampler class is one of those there are, and a mini-batch divides the ba
   await expect(resolve(line)).rejects.toThrow('is 100, which does not divide the 256 tasks of a step');
 });
 
+test('a key of the command line takes the place of the same key in the file', async () => {
+  const yaml = 'data: {train_batch_size: 256}\nactor_rollout_ref: {actor: {ppo_mini_batch_size: 64}}\n';
+  const words = ['data.train_batch_size=6', 'actor_rollout_ref.actor.ppo_mini_batch_size=3'];
+  const { options } = await resolve(words, yaml);
+  expect(options).toMatchObject({ tasksPerStep: 6, optimizer: { miniBatches: 2 } });
+});
+
 test('a value of the wrong shape is shown as it was given', async () => {
   await expect(resolve(['data.train_files={a: 1}'])).rejects.toThrow(
     'data.train_files is {"a":1}; use one name, or a list of names',

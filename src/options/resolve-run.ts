@@ -71,7 +71,7 @@ export async function resolveRun(request: RunRequest): Promise<ResolvedRun> {
     ? await readYamlLeaves(request.file, isWholeValue)
     : recordedLeaves(request.recorded ?? {});
   const given = [
-    ...withoutUnset(interpolate(file, environment), overrides).map((leaf) => classify(leaf, 'file')),
+    ...withoutOverridden(interpolate(file, environment), overrides).map((leaf) => classify(leaf, 'file')),
     ...lastOfEach(overrides).map((leaf) => classify(leaf, 'command line')),
   ];
   const notes: string[] = [];
@@ -283,7 +283,9 @@ function lastOfEach(overrides: readonly Override[]): Leaf[] {
   return [...last.values()];
 }
 
-function withoutUnset(leaves: readonly Leaf[], overrides: readonly Override[]): Leaf[] {
+/** What the command line sets or takes back is not read from the file at all. */
+function withoutOverridden(leaves: readonly Leaf[], overrides: readonly Override[]): Leaf[] {
+  const set = new Set(overrides.map(({ key }) => key));
   const unset = overrides.filter((override) => override.kind === 'unset');
   for (const { key, source } of unset) {
     if (!KNOWN_OPTIONS.has(key) && !rowOf(key) && !isGroup(key)) {
@@ -293,7 +295,7 @@ function withoutUnset(leaves: readonly Leaf[], overrides: readonly Override[]): 
     }
   }
   return leaves.filter(
-    (leaf) => !unset.some(({ key }) => leaf.key === key || leaf.key.startsWith(`${key}.`)),
+    (leaf) => !set.has(leaf.key) && !unset.some(({ key }) => leaf.key.startsWith(`${key}.`)),
   );
 }
 
