@@ -4,6 +4,8 @@ Any client that takes a base URL does the same: `openai.OpenAI()` reads both var
 """
 
 import json
+import math
+import operator
 import os
 import re
 import urllib.request
@@ -23,16 +25,21 @@ TOOLS = [
     }
 ]
 
+OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+
 
 def calculate(expression: str) -> str:
     found = re.fullmatch(r"(-?[\d.]+)([-+*/])(-?[\d.]+)", expression.replace(" ", ""))
-    if not found:
-        raise ValueError("not one operation on two numbers")
-    a, sign, b = float(found[1]), found[2], float(found[3])
-    result = {"+": a + b, "-": a - b, "*": a * b, "/": a / b if b else float("nan")}[sign]
-    if result != result:
-        raise ValueError("not one operation on two numbers")
-    return f"{round(result, 2):g}" if abs(result) < 1e6 else str(round(result, 2))
+    result = OPERATIONS[found[2]](float(found[1]), float(found[3]))
+    return f"{math.floor(100 * result + 0.5) / 100:.2f}".rstrip("0").rstrip(".")
+
+
+def answer(call: dict) -> str:
+    """What the model reads: the result of its call, or that it was wrong."""
+    try:
+        return calculate(json.loads(call["function"]["arguments"])["expression"])
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+        return "Error: not one operation on two numbers"
 
 
 def ask(messages: list) -> dict:
@@ -45,19 +52,16 @@ def ask(messages: list) -> dict:
         return json.load(response)["choices"][0]["message"]
 
 
-def answer(call: dict) -> str:
-    try:
-        return calculate(json.loads(call["function"]["arguments"])["expression"])
-    except (ValueError, KeyError, TypeError) as error:
-        return f"Error: {error}"
+def solve(question: str) -> str:
+    messages = [{"role": "user", "content": question}]
+    while True:
+        reply = ask(messages)
+        messages.append(reply)
+        if not reply.get("tool_calls"):
+            return reply["content"]
+        for call in reply["tool_calls"]:
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": answer(call)})
 
 
-messages = [{"role": "user", "content": json.loads(os.environ["ROLLCALL_TASK"])["question"]}]
-while True:
-    reply = ask(messages)
-    messages.append(reply)
-    if not reply.get("tool_calls"):
-        break
-    for call in reply["tool_calls"]:
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": answer(call)})
-print(reply["content"])
+if __name__ == "__main__":
+    print(solve(json.loads(os.environ["ROLLCALL_TASK"])["question"]))

@@ -74,11 +74,17 @@ async function runProcess<T>(context: AgentContext<T>, options: ProcessAgentOpti
     completion = told;
   });
   const { command, cwd, input, env } = options;
+  const folder = typeof cwd === 'function' ? await cwd(attempt) : cwd;
   const line = typeof command === 'function' ? command(attempt) : command;
   const result = await runCommand(line, {
-    env: { ...process.env, ...environmentOf(attempt, input !== undefined), ...env?.(attempt) },
+    env: {
+      ...process.env,
+      ...(folder === undefined ? {} : { PWD: folder }), // some programs take it for where they are
+      ...environmentOf(attempt, input !== undefined),
+      ...env?.(attempt),
+    },
     mark: 'ROLLCALL_URL',
-    cwd: typeof cwd === 'function' ? await cwd(attempt) : cwd,
+    cwd: folder,
     input: input?.(attempt),
     clock,
     signal,

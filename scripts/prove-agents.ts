@@ -1,0 +1,51 @@
+/**
+ * Agents from outside are trained token for token: a Python program with OpenAI's client gives the tokens and, after two steps,
+ * the weights of an own loop; opencode, a coding agent from npm, runs unmodified with a sub-agent, a lost connection and a
+ * compaction; Mastra and AI SDK 7 are type-checked and played on Node 22. Installs them in ~/.cache/rollcall/agents.
+ * `--only python`, `opencode` or `frameworks`: one of them; `--model DIR`: what the Python program trains, instead of the quick
+ * start's warm start.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { proveCodingAgent } from './agents/coding-agent.ts';
+import { PACKAGES, proveNewerNode } from './agents/newer-node.ts';
+import { provePythonClient } from './agents/python-client.ts';
+import { CACHE, npmFolder, pythonWith } from './agents/set-up.ts';
+import { readFlags } from './flags.ts';
+import { warmStart } from './short-run.ts';
+import { type Aim, conclude } from './verdict.ts';
+
+const flags = readFlags({ only: '', model: '', tasks: '8', seconds: '240' }, { tasks: '4' });
+const OPENCODE = `opencode-${process.platform}-${process.arch}`;
+const VERSION = '1.18.33';
+const folder = mkdtempSync(join(tmpdir(), 'rollcall-prove-agents-'));
+const aims: Aim[] = [];
+const figures: Record<string, object> = {};
+
+const PROOFS: Readonly<Record<string, () => Promise<{ aims: readonly Aim[]; figures: object }>>> = {
+  python: async () => {
+    const python = pythonWith('openai');
+    const model = flags.model || (await warmStart(CACHE, { seed: 1, variant: 'short' }));
+    return provePythonClient({ model, folder, python, tasks: Number(flags.tasks) });
+  },
+  opencode: () => {
+    const installed = npmFolder('opencode', [`${OPENCODE}@${VERSION}`]);
+    const program = join(installed, 'node_modules', OPENCODE, 'bin', 'opencode');
+    return proveCodingAgent({ program, folder, seconds: Number(flags.seconds) });
+  },
+  frameworks: () => proveNewerNode(npmFolder('node22', PACKAGES)),
+};
+
+try {
+  for (const [name, prove] of Object.entries(PROOFS)) {
+    if (flags.only !== '' && flags.only !== name) continue;
+    const proved = await prove();
+    aims.push(...proved.aims);
+    figures[name] = proved.figures;
+    console.log(name, JSON.stringify(proved.figures));
+  }
+  conclude(aims, figures);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
