@@ -22,7 +22,8 @@ export async function proveNewerNode(
     const played = play(join(folder, 'node_modules', NODE, 'bin', 'node'), file);
     figures[name] = played;
     const { reward, areEngineTokens, results } = played;
-    const isSolved = reward === 1 && areEngineTokens && JSON.stringify(results) === '["1672","1077"]';
+    const isSolved =
+      reward === 1 && areEngineTokens === true && JSON.stringify(results) === '["1672","1077"]';
     return [
       holds(`${title}: the example type-checks`, problems.length === 0, problems),
       holds(

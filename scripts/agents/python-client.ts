@@ -64,6 +64,11 @@ export async function provePythonClient(setup: {
         'python: weights after two steps are those of an own loop, bit for bit',
         same('checkpoints/global_step_2/model.safetensors'),
       ),
+      holds(
+        'python: both steps had a gradient',
+        outside.gradients.every((norm) => norm > 0),
+        outside.gradients,
+      ),
       atLeast('python: tool calls in the compared steps', outside.calls, 1),
       holds('python: no attempt failed', outside.failed === 0, outside.failed),
     ],
@@ -77,8 +82,9 @@ async function twoSteps(
   { model, tasks }: { readonly model: string; readonly tasks: number },
 ) {
   const began = performance.now();
+  const gradients: number[] = [];
   const figures = { attempts: 0, calls: 0, failed: 0, sampled: 0, trained: 0, seconds: 0 };
-  for await (const { groups } of train<Problem>({
+  for await (const { groups, metrics } of train<Problem>({
     ...options,
     ...embedded(),
     model,
@@ -90,6 +96,7 @@ async function twoSteps(
     evaluation: { every: 0, before: false },
     checkpoints: { every: 2 },
   })) {
+    gradients.push(metrics['actor/grad_norm'] ?? 0);
     for (const { trajectory } of groups.flatMap(({ attempts }) => attempts)) {
       figures.attempts++;
       figures.calls += trajectory.turns.reduce((sum, { toolCalls }) => sum + toolCalls.length, 0);
@@ -100,5 +107,5 @@ async function twoSteps(
       }
     }
   }
-  return { ...figures, seconds: Math.round((performance.now() - began) / 1000) };
+  return { ...figures, gradients, seconds: Math.round((performance.now() - began) / 1000) };
 }
