@@ -72,17 +72,18 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await until(1);
     dashboard = await startDashboard({ runs: [sums()], port: 0, say: () => {} });
     await open('overview');
-    await page.getByRole('row', { name: /sums live 1 \/ 3/ }).waitFor();
+    const inShort = page.getByRole('region', { name: 'In short' });
+    await inShort.getByText(/live · 1 of 3 steps/).waitFor();
     await until(2);
-    await page.getByRole('row', { name: /sums live 2 \/ 3/ }).waitFor();
+    await inShort.getByText(/live · 2 of 3 steps/).waitFor();
     await until(3);
     await steps.next(); // the end
-    await page.getByRole('row', { name: /sums finished 3 \/ 3/ }).waitFor();
+    await inShort.getByText(/finished · 3 of 3 steps/).waitFor();
     const reward = await page.getByRole('img', { name: /^Reward: / }).getAttribute('aria-label');
     const means = await Promise.all(
       [1, 3].map(async (step) => {
         const rewards = (await linesOf(step)).map((line) => line.reward);
-        return Number((rewards.reduce((sum, one) => sum + one, 0) / rewards.length).toPrecision(4));
+        return Number((rewards.reduce((sum, one) => sum + one, 0) / rewards.length).toPrecision(3));
       }),
     );
     expect(reward).toBe(`Reward: score/mean from ${means[0]} to ${means[1]}`);
@@ -224,7 +225,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await dashboard.close();
     dashboard = await startDashboard({ runs: [sums(), crashed], port: 0, say: () => {} });
     await open('overview');
-    await page.getByRole('row', { name: /crashed stopped 2 \/ 3/ }).waitFor();
+    await page.getByRole('row', { name: /crashed killed 2 \/ 3/ }).waitFor();
     await page.getByRole('img', { name: /^Reward: sums from .*; crashed from / }).waitFor();
     await page.getByRole('img', { name: /^Processors: sums from .*; crashed from / }).waitFor();
     await page.getByLabel('Find a metric').fill('Gsm8k');

@@ -10,6 +10,7 @@ import { forkTrajectory, positionIn } from '../src/cli/fork.ts';
 import { startDashboard, textsOf } from '../src/cli/watch.ts';
 import type { Dashboard } from '../src/watch/dashboard/server.ts';
 import { appendMetrics, createRunDirectory, discardPast, readMetrics } from '../src/watch/run-directory.ts';
+import { writeRunEnd } from '../src/watch/run-end.ts';
 import { writeTrajectories } from '../src/watch/trajectory-store.ts';
 import { tinyModel } from './tiny-model.ts';
 
@@ -218,6 +219,25 @@ test('a resumed run is shown as it is now, whatever was read before', async () =
     await other.close();
   }
 }, 60_000);
+
+test('a folder shows runs that begin later, and why one has failed', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rollcall-later-'));
+  await createRunDirectory(join(folder, 'first'), {});
+  const other = await startDashboard({ runs: [folder], port: 0, say: () => {} });
+  const listed = async () =>
+    ((await (await fetch(`${other.url}api/runs`)).json()) as { runs: Record<string, unknown>[] }).runs;
+  try {
+    expect((await listed()).map(({ id }) => id)).toEqual(['first']);
+    await createRunDirectory(join(folder, 'second'), {});
+    await writeRunEnd(join(folder, 'second'), { state: 'failed', step: 0, reason: 'no server is left' });
+    expect(await listed()).toMatchObject([
+      { id: 'first', state: 'killed' },
+      { id: 'second', state: 'failed', reason: 'no server is left' },
+    ]);
+  } finally {
+    await other.close();
+  }
+});
 
 test('a fork of one of two attempts with the same numbers is told when it began', () => {
   const at = (step: number, taskIndex: number) => ({

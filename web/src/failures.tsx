@@ -108,7 +108,7 @@ function Death({ run }: { readonly run: RunSummary }) {
   if (run.reason === null) return null;
   const failures = run.doing?.failures ?? [];
   return (
-    <section className="card now bad" aria-label="How the run ended">
+    <section className="card now trouble" aria-label="How the run ended">
       <p>
         <b>
           The run {run.state === 'stopped' ? 'was stopped' : run.state === 'killed' ? 'was killed' : 'failed'}

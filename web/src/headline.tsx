@@ -55,7 +55,7 @@ export function RunNow({ run, named }: { readonly run: RunSummary; readonly name
   if (reason === null && (state !== 'live' || doing === null)) return null;
   const longest = Math.max(0, ...(doing?.waits ?? []).map(({ oldest }) => oldest.seconds));
   return (
-    <section className={`card now ${isBad ? 'bad' : ''}`} aria-label={`State of ${run.name}`}>
+    <section className={`card now${isBad ? ' trouble' : ''}`} aria-label={`State of ${run.name}`}>
       {reason !== null && (
         <p>
           <b>

@@ -137,7 +137,7 @@ export async function stepFailures(directory: string, index: StepIndex): Promise
     if (end.kind !== 'completed') {
       const advice = end.kind === 'failed' ? adviceFor(end) : { cause: null, suggestion: null };
       const kind = `ends/${endName(end)}`;
-      failures.push({ ...place, kind, turn: null, message: failureOf(end) ?? '', source: '', ...advice });
+      failures.push({ ...place, kind, turn: null, message: endInWords(end), source: '', ...advice });
     }
     turns.forEach((turn, at) => {
       for (const { kind, message, source } of problemsOf(turn)) {
@@ -182,6 +182,10 @@ function rowOf(entry: IndexEntry, position: number): AttemptRow {
 
 function failureOf(end: End): string | null {
   return end.kind === 'failed' ? end.message : end.kind === 'cancelled' ? end.why : null;
+}
+
+function endInWords(end: End): string {
+  return end.kind === 'truncated' ? `the limit on ${end.why} was reached` : (failureOf(end) ?? '');
 }
 
 function titleOf({ messages }: StoredTrajectory): string {
