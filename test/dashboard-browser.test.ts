@@ -314,7 +314,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
       'failures',
     ]) {
       await phone.goto(`${dashboard.url}#/${hash}`);
-      await phone.getByText('Loading').waitFor({ state: 'detached' });
+      await phone.getByText('Loading').first().waitFor({ state: 'detached' });
       expect(await phone.evaluate(() => document.documentElement.dataset['theme'])).toBe('dark');
       const width = await phone.evaluate(() => document.documentElement.scrollWidth);
       expect([hash, width]).toEqual([hash, 390]);
