@@ -166,10 +166,10 @@ export class Run<T extends object> {
     return report;
   }
 
-  /** Writes a checkpoint of the step that was recorded last. */
+  /** Begins a checkpoint of the step that was recorded last; it may be written while the next steps are taken. */
   checkpoint(): Promise<void> {
     const { checkpoints, activity } = this.#owners;
-    return activity.during({ stage: 'step', name: 'save_checkpoint' }, () => checkpoints.write());
+    return activity.during({ stage: 'step', name: 'save_checkpoint' }, () => checkpoints.begin());
   }
 
   /** All steps are done. */
@@ -184,10 +184,13 @@ export class Run<T extends object> {
 
   /** Leaves a checkpoint of the last finished step, unless the run was aborted, and closes everything. */
   async close(): Promise<void> {
-    const { options, source, records } = this.#owners;
+    const { options, source, records, checkpoints, activity } = this.#owners;
     await source.close();
     try {
-      if (!options.signal?.aborted) await this.checkpoint();
+      if (!options.signal?.aborted) {
+        const saving = { stage: 'step', name: 'save_checkpoint' } as const;
+        await activity.during(saving, () => checkpoints.finish());
+      }
     } catch (error) {
       this.#failure ??= error;
       throw error;

@@ -33,6 +33,7 @@ def fill_buckets(tensors: Iterable[tuple[str, torch.Tensor]], buffer: torch.Tens
                     "shape": list(tensor.shape),
                     "rows": [first_row, first_row + len(piece)],
                     "at": at,
+                    "bytes": piece.nbytes,
                 }
             )
             at += -(-piece.nbytes // ALIGNMENT) * ALIGNMENT

@@ -98,12 +98,19 @@ class Calls:
             raise TrainerError(
                 f"push: servers are {servers!r} and version is {version!r}; addresses and a number are needed"
             )
-        self.trainer(params.get("model")).push(servers, version)
+        self.trainer(params.get("model")).push(servers, params.get("by", "memory"), version)
         return {}
 
     def call_save(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
         self.trainer(params.get("model")).save(text(params, "directory"))
         return {}
+
+    def call_startSave(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
+        self.trainer(params.get("model")).start_save(text(params, "directory"))
+        return {}
+
+    def call_saved(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
+        return {"written": self.trainer(params.get("model")).saved()}
 
     def call_load(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
         self.trainer(params.get("model")).load(text(params, "directory"))

@@ -14,6 +14,7 @@ from .errors import ConfigError
 from .group import Group
 from .lora import PEFT_PREFIX, LoraLinear, check_peft_config, first_factor, peft_config
 from .model import ModelOptions, Scorer, compute_precision
+from .saving import Saving
 from .weights import (
     TOKENIZER_FILES,
     VALUE_HEAD,
@@ -36,6 +37,35 @@ ADAPTER_FILE = "adapter_model.safetensors"
 
 def save(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOptions, group: Group) -> None:
     files = FolderWriter(directory, group)
+    collect(files, scorer, options)
+    files.commit()
+    if adam:
+        save_optimizer(Path(directory), adam, group)
+
+
+def start_save(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOptions, group: Group) -> Saving:
+    """Copies the state to host memory and writes it in a thread. Weights are named last, so a folder with a model is
+    whole. Exchanges of the thread have a group of their own: those of the main thread go on."""
+    files = FolderWriter(directory, group, later=True)
+    collect(files, scorer, options)
+    partial = empty_partial(Path(directory), group)
+    staged = dcp.async_save(adam.state(), checkpoint_id=str(partial), process_group=group.saves) if adam else None
+
+    def write() -> None:
+        if staged is not None:
+            staged.result()
+            group.wait_for_saves()
+            if group.rank == 0:
+                name_optimizer(partial)
+        files.finish()
+        if files.error:
+            raise ConfigError(f"{directory}: cannot be written ({files.error})")
+
+    return Saving(write)
+
+
+def collect(files: FolderWriter, scorer: Scorer, options: ModelOptions) -> None:
+    """Everything but the optimizer's state."""
     if options.lora:
         write_adapter(files, scorer, options)
     else:
@@ -43,9 +73,6 @@ def save(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOption
         files.model(merged(scorer, torch.float32))
     write_value_head(files, scorer, options)
     files.copy(options.path, TOKENIZER_FILES)
-    files.commit()
-    if adam:
-        save_optimizer(Path(directory), adam, group)
 
 
 def publish(directory: str, adapter: bool, scorer: Scorer, options: ModelOptions, group: Group) -> None:
@@ -143,15 +170,25 @@ def write_config(files: FolderWriter, model: str, dtype: torch.dtype) -> None:
 
 
 def save_optimizer(directory: Path, adam: Adam, group: Group) -> None:
-    """Written beside its name and renamed, so that a folder never has half a state."""
+    partial = empty_partial(directory, group)
+    dcp.save(adam.state(), checkpoint_id=str(partial))
+    group.wait_for_all()
+    if group.rank == 0:
+        name_optimizer(partial)
+    group.wait_for_all()
+
+
+def empty_partial(directory: Path, group: Group) -> Path:
+    """Where the state is written before it is renamed, so that a folder never has half of one."""
     final = directory / OPTIMIZER
     partial = final.with_name(f".{final.name}.partial")
     if group.rank == 0:
         shutil.rmtree(partial, ignore_errors=True)
     group.wait_for_all()
-    dcp.save(adam.state(), checkpoint_id=str(partial))
-    group.wait_for_all()
-    if group.rank == 0:
-        shutil.rmtree(final, ignore_errors=True)
-        partial.rename(final)
-    group.wait_for_all()
+    return partial
+
+
+def name_optimizer(partial: Path) -> None:
+    final = partial.with_name(Path(OPTIMIZER).name)
+    shutil.rmtree(final, ignore_errors=True)
+    partial.rename(final)

@@ -35,6 +35,8 @@ class Group:
         )
         # Waiting for the next call may take as long as the client samples.
         self.calls = dist.new_group(backend="gloo", timeout=timedelta(days=30))
+        # For a checkpoint that is written in a thread.
+        self.saves = dist.new_group(backend="gloo", timeout=self.limit)
 
     def share(self, frame: Frame | None) -> Frame:
         """Rank 0's frame, on every rank."""
@@ -104,6 +106,11 @@ class Group:
 
     def wait_for_all(self) -> None:
         self.sum(np.zeros(1, np.float32))
+
+    def wait_for_saves(self) -> None:
+        """Like `wait_for_all`, for the thread that writes a checkpoint."""
+        if self.size > 1:
+            dist.barrier(group=self.saves)
 
     def close(self) -> None:
         if dist.is_initialized():

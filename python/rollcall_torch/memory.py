@@ -98,8 +98,10 @@ def bytes_of_layer(config: Any, width: int) -> int:
     norms = 2 * (4 + 2 * width) * hidden
     # Queries, keys, values and outputs, keys and values repeated for every query head.
     attention = 4 * width * heads * head_size
-    # Gate, its activation, the other branch, and their product.
-    feed_forward = 4 * width * config.intermediate_size
+    # Gate, its activation, the other branch, and their product; of a mixture, those of the experts that a token has.
+    experts = getattr(config, "num_experts_per_tok", None) or 1
+    intermediate = getattr(config, "moe_intermediate_size", None) or config.intermediate_size
+    feed_forward = 4 * width * experts * intermediate
     return norms + attention + feed_forward
 
 

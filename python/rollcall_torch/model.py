@@ -115,8 +115,12 @@ def build(options: ModelOptions, group: Group) -> Scorer:
     """The model with its memory taken and sharded; its weights are read afterwards (weights.py)."""
     config = read_config(options.path)
     compute = compute_precision(options, group)
+    # On a CPU experts are computed one after another; on a GPU together, which is what transformers chooses.
+    experts = {"experts_implementation": "eager"} if group.device.type == "cpu" else {}
     with torch.device("meta"):
-        causal = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention.NAME)
+        causal = AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation=attention.NAME, **experts
+        )
         scorer = Scorer(causal, options.value_head)
         if options.lora:
             add_adapters(causal, options.lora)
@@ -207,6 +211,11 @@ def read_config(path: str) -> Any:
         config = AutoConfig.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: no model configuration could be read ({error})") from error
+    if getattr(config, "quantization_config", None):
+        raise ConfigError(
+            f"{path}: quantization_config: a quantised base is not implemented: its blocks and scales cannot be sharded by "
+            "rows and are no f32 weights to train; open the model in bf16 or f32, with lora to train few weights"
+        )
     for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier"):
         value = getattr(config, name, None)
         if value not in (None, 1, 1.0):

@@ -10,15 +10,16 @@ import torch
 from . import attention, checkpoint
 from .adam import Adam, AdamOptions
 from .dealing import MicroBatch, deal
-from .errors import Abandoned, OutOfMemory, TrainerError
+from .errors import Abandoned, ConfigError, OutOfMemory, TrainerError
 from .group import Group
 from .head import CHUNK_LOGITS, LOGIT_OUTPUTS
 from .lora import adapters_off
 from .memory import FEWEST_TOKENS, ParameterCounts, memory_need, tokens_that_fit
 from .model import Batch, ModelOptions, after_failure, build, compute_precision, reshard
-from .push import push
+from .push import Push
 from .rows import Row, check_rows, pack
-from .weights import named_parameters
+from .saving import Saving
+from .weights import merged, named_parameters
 
 Arrays = dict[str, np.ndarray]
 Result = TypeVar("Result")
@@ -50,6 +51,8 @@ class Trainer:
         self.tokens = options.tokens or self.tokens_by_memory(compute.itemsize)
         self.passes: dict[int, OpenPass] = {}
         self.pass_count = 0
+        self.saving: Saving | None = None
+        self.pushing: Push | None = None
 
     @property
     def can(self) -> list[str]:
@@ -109,11 +112,30 @@ class Trainer:
     def publish(self, directory: str, adapter: bool) -> None:
         checkpoint.publish(directory, adapter, self.scorer, self.options, self.group)
 
-    def push(self, servers: list[str], version: int) -> None:
-        push(self.scorer, compute_precision(self.options, self.group), servers, version, self.group)
+    def push(self, servers: list[str], by: str, version: int) -> None:
+        if self.pushing is None or (self.pushing.servers, self.pushing.by) != (servers, by):
+            self.pushing = Push(servers, by, self.group)
+        self.pushing.send(merged(self.scorer, compute_precision(self.options, self.group)), version)
 
     def save(self, directory: str) -> None:
         checkpoint.save(directory, self.scorer, self.adam, self.options, self.group)
+
+    def start_save(self, directory: str) -> None:
+        """Writes what `save` would while later calls are executed; `saved` tells when it is there."""
+        if self.saving is not None:
+            self.saving.wait()
+        self.saving = checkpoint.start_save(directory, self.scorer, self.adam, self.options, self.group)
+
+    def saved(self) -> bool:
+        """Whether every rank has written its part. Fails as the writing did."""
+        if self.saving is None:
+            raise TrainerError("nothing is being saved: startSave comes first")
+        if self.group.least(int(self.saving.done)) == 0:
+            return False
+        error, self.saving = self.saving.error, None
+        if self.group.least(int(error is None)) == 0:
+            raise ConfigError(f"a checkpoint could not be written: {error or 'see the other ranks'}")
+        return True
 
     def load(self, directory: str) -> None:
         reshard(self.scorer)

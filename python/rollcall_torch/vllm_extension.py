@@ -9,11 +9,13 @@ from typing import Any
 import torch
 
 from rollcall_torch.buckets import BucketReader, gpu_name, open_shared
+from rollcall_torch.weight_group import WeightGroup, reach
 
 
 class TakesWeights:
     # Attributes of vLLM's worker.
     device: torch.device
+    rank: int
     model_runner: Any
 
     def rollcall_take_weights(self, told: str) -> None:
@@ -32,6 +34,25 @@ class TakesWeights:
         if bucket["last"]:
             self.rollcall_version = bucket["version"]
             del self.rollcall_bucket, self.rollcall_reader
+
+    def rollcall_join_group(self, told: str) -> None:
+        place = json.loads(told)
+        store = reach(place["host"], place["port"])
+        self.rollcall_group = WeightGroup(store, place["first"] + self.rank, place["size"], self.device)
+
+    def rollcall_receive_weights(self, told: str) -> None:
+        """Takes a whole version from the group while the trainer sends it."""
+        self.rollcall_version = None
+        weights = self.rollcall_group.receive()
+        # Undoes what the server did to its weights after loading (packing, quantising), where this vLLM knows how.
+        reload = getattr(self, "reload_weights", None)
+        if reload is not None:
+            reload(weights_iterator=weights)
+        else:
+            self.model_runner.model.load_weights(weights)
+        for _ in weights:  # what was not asked for is taken off the wire
+            pass
+        self.rollcall_version = json.loads(told)["version"]
 
     def rollcall_weights_version(self) -> list[int | None]:
         """Version of the weights that were pushed last, whole."""

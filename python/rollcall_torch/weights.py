@@ -3,8 +3,9 @@
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
-from typing import Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import torch
 from safetensors import safe_open
@@ -13,6 +14,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from .errors import ConfigError
+from .experts import as_stored, expert_place, in_model
 from .group import Group
 from .lora import LoraLinear
 from .model import Scorer
@@ -57,16 +59,20 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def copy_rows(parameter: torch.Tensor, read: Callable[[int, int], torch.Tensor]) -> None:
-    """Fills this rank's shard: `read(from, to)` gives those rows of the whole. FSDP shards rows as torch.chunk does."""
-    target = local(parameter)
+    """Fills this rank's shard: `read(from, to)` gives those rows of the whole."""
+    begin, end = own_rows(parameter)
+    if end > begin:
+        local(parameter).copy_(read(begin, end))
+
+
+def own_rows(parameter: torch.Tensor) -> tuple[int, int]:
+    """Rows of the whole that are this rank's shard. FSDP shards rows as torch.chunk does."""
     if not isinstance(parameter, DTensor):
-        target.copy_(read(0, parameter.shape[0]))
-        return
+        return 0, parameter.shape[0]
     rank, ranks = parameter.device_mesh.get_local_rank(), parameter.device_mesh.size()
     per_rank = -(-parameter.shape[0] // ranks)
     begin = min(rank * per_rank, parameter.shape[0])
-    if len(target):
-        target.copy_(read(begin, begin + len(target)))
+    return begin, begin + len(local(parameter))
 
 
 def weight_files(directory: str) -> list[str]:
@@ -86,18 +92,19 @@ def weight_files(directory: str) -> list[str]:
 def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: str, prefix: str = "") -> None:
     """Reads each parameter's shard. A missing, mis-shaped or unknown tensor is refused."""
     left = dict(parameters)
+    experts_left: dict[str, set[tuple[int, int]]] = {}
     for path in files:
         with safe_open(path, framework="pt") as file:
             for stored in file.keys():
                 name = stored.removeprefix(prefix)
                 if name.endswith("rotary_emb.inv_freq") or (name == "lm_head.weight" and name not in parameters):
                     continue  # computed, or tied to the embedding
-                parameter = left.pop(name, None)
-                if parameter is None:
-                    raise ConfigError(
-                        f"{path}: tensor {stored} is unknown to this model (mixtures of experts are not implemented)"
-                    )
                 tensor = file.get_slice(stored)
+                if read_expert(name, tensor, parameters, left, experts_left):
+                    continue
+                parameter = left.pop(in_model(name), None)
+                if parameter is None:
+                    raise ConfigError(f"{path}: tensor {stored} is unknown to this model")
                 if list(tensor.get_shape()) != list(parameter.shape):
                     raise ConfigError(
                         f"{path}: tensor {stored} has shape {tensor.get_shape()}; {list(parameter.shape)} is needed"
@@ -105,6 +112,32 @@ def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: 
                 copy_rows(parameter, lambda begin, end: tensor[begin:end])
     if left:
         raise ConfigError(f"{where}: tensor {next(iter(left))} is missing from its safetensors files")
+
+
+def read_expert(
+    stored: str,
+    tensor: Any,
+    parameters: dict[str, nn.Parameter],
+    left: dict[str, nn.Parameter],
+    experts_left: dict[str, set[tuple[int, int]]],
+) -> bool:
+    """Reads one expert's matrix into its place in a fused parameter, which is done when none is left."""
+    place = expert_place(stored)
+    parameter = parameters.get(place.parameter) if place else None
+    if place is None or parameter is None:
+        return False
+    needed = {(expert, part) for expert in range(parameter.shape[0]) for part in range(place.parts)}
+    missing = experts_left.setdefault(place.parameter, needed)
+    shape = [parameter.shape[1] // place.parts, parameter.shape[2]]
+    if (place.expert, place.part) not in missing or list(tensor.get_shape()) != shape:
+        raise ConfigError(f"tensor {stored} has shape {tensor.get_shape()}; {shape} of {parameter.shape[0]} experts is needed")
+    begin, end = own_rows(parameter)
+    if begin <= place.expert < end:
+        place.slice(local(parameter)[place.expert - begin]).copy_(tensor[:])
+    missing.remove((place.expert, place.part))
+    if not missing:
+        left.pop(place.parameter, None)
+    return True
 
 
 def merged(scorer: Scorer, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tensor]]:
@@ -117,51 +150,56 @@ def merged(scorer: Scorer, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tens
     for name, parameter in model_parameters(scorer).items():
         layer = adapted.get(name)
         if layer is None:
-            yield name, full(parameter.detach().to(dtype))
+            whole = full(parameter.detach().to(dtype))
         else:
             addition = layer.scale * (full(layer.lora_B.weight).float() @ full(layer.lora_A.weight).float())
-            yield name, (full(parameter).float() + addition).to(dtype)
+            whole = (full(parameter).float() + addition).to(dtype)
+        yield from as_stored(name, whole, scorer.causal.config.model_type)
 
 
 class FolderWriter:
     """Files of one folder: all are written beside their names, then all renamed. Only rank 0 writes; the others go
-    through the same tensors, because gathering needs every rank."""
+    through the same tensors, because gathering needs every rank. With `later`, nothing is written until `finish`, which
+    uses no exchange between ranks and may run in a thread."""
 
-    def __init__(self, directory: str, group: Group):
-        self.directory, self.group = Path(directory), group
+    def __init__(self, directory: str, group: Group, later: bool = False):
+        self.directory, self.group, self.later = Path(directory), group, later
         self.writes = group.rank == 0
         self.names: list[str] = []
+        self.waiting: list[Callable[[], object]] = []
         self.error: OSError | None = None
 
     def attempt(self, write: Callable[[], object]) -> None:
         """A failed write is reported after the last gathering, so that no rank waits for this one."""
-        if self.writes and self.error is None:
+        if not self.writes:
+            return
+        if self.later:
+            self.waiting.append(write)
+        elif self.error is None:
             try:
                 write()
             except OSError as error:
                 self.error = error
 
-    def partial(self, name: str) -> Path:
-        """Where a file of that name is written before it is renamed."""
-        self.names.append(name)
-        path = self.beside(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
-
     def beside(self, name: str) -> Path:
+        """Where a file of that name is written before it is renamed."""
         final = self.directory / name
         return final.with_name(f".{final.name}.partial")
 
+    def file(self, name: str, write: Callable[[Path], object]) -> None:
+        self.names.append(name)
+        self.attempt(partial(write_beside, self.beside(name), write))
+
     def json(self, name: str, value: object) -> None:
-        self.attempt(lambda: self.partial(name).write_text(json.dumps(value, indent=2) + "\n"))
+        self.file(name, lambda path: path.write_text(json.dumps(value, indent=2) + "\n"))
 
     def copy(self, source: str, names: Iterable[str]) -> None:
         for name in names:
-            if self.writes and (Path(source) / name).exists():
-                self.attempt(lambda: shutil.copyfile(Path(source) / name, self.partial(name)))
+            if (Path(source) / name).exists():
+                self.file(name, partial(shutil.copyfile, Path(source) / name))
 
     def tensors(self, name: str, tensors: dict[str, torch.Tensor]) -> None:
-        self.attempt(lambda: save_file(tensors, self.partial(name), metadata={"format": "pt"}))
+        self.file(name, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
 
     def model(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """`model.safetensors`, or numbered shards with an index where one file would be large."""
@@ -186,13 +224,26 @@ class FolderWriter:
         self.tensors(f"shard-{len(shards)}", shards[-1])
         final = [f"model-{at + 1:05}-of-{len(shards):05}.safetensors" for at in range(len(shards))]
         for at, name in enumerate(final):
-            self.attempt(lambda: os.rename(self.beside(f"shard-{at + 1}"), self.beside(name)))
+            self.attempt(partial(os.rename, self.beside(f"shard-{at + 1}"), self.beside(name)))
             self.names[self.names.index(f"shard-{at + 1}")] = name
         weight_map = {tensor: name for name, shard in zip(final, shards) for tensor in shard}
         self.json("model.safetensors.index.json", {"metadata": {}, "weight_map": weight_map})
 
     def commit(self) -> None:
-        for name in self.names:
-            self.attempt(lambda: os.replace(self.beside(name), self.directory / name))
+        self.finish()
         if not self.group.agree(self.error is None):
             raise ConfigError(f"{self.directory}: cannot be written ({self.error or 'see rank 0'})")
+
+    def finish(self) -> None:
+        """Writes what waits and gives every file its name. A failure is in `error`."""
+        self.later = False
+        for write in self.waiting:
+            self.attempt(write)
+        self.waiting.clear()
+        for name in self.names:
+            self.attempt(partial(os.replace, self.beside(name), self.directory / name))
+
+
+def write_beside(path: Path, write: Callable[[Path], object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path)

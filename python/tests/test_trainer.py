@@ -1,6 +1,8 @@
 """One rank in this process, against numbers that transformers computed in float64."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,3 +141,11 @@ def test_what_cannot_be_done_is_refused_in_words(group: Group):
         Trainer(ModelOptions.parse({"path": str(GOLDEN / "nowhere")}), group, print)
     with pytest.raises(ConfigError, match="colour is unknown"):
         ModelOptions.parse({"path": golden.path, "colour": "red"})
+
+
+def test_a_quantised_base_is_refused_in_words(group: Group, tmp_path):
+    config = json.loads((Path(read_golden("llama").path) / "config.json").read_text())
+    quantised = {**config, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
+    (tmp_path / "config.json").write_text(json.dumps(quantised))
+    with pytest.raises(ConfigError, match="quantised base is not implemented.*with lora"):
+        Trainer(ModelOptions(path=str(tmp_path)), group, print)

@@ -167,12 +167,13 @@ export class SglangServer implements InferenceServer {
   async update(weights: WeightUpdate): Promise<void> {
     if (weights.kind === 'disk') await this.#loadFromDisk(weights);
     else if (weights.kind === 'lora') await this.#loadAdapter(weights);
+    else if (weights.kind === 'pushed') await this.#checkPushed(weights);
     else
       throw new EngineError(
-        `${this.url}: an SGLang server takes weights by disk or lora, not ${weights.kind}`,
+        `${this.url}: an SGLang server takes weights by disk, lora or pushed, not ${weights.kind}`,
       );
     this.#version = weights.version;
-    this.#updated ||= weights.kind === 'disk';
+    this.#updated ||= weights.kind !== 'lora';
   }
 
   async checksum(): Promise<string | undefined> {
@@ -326,6 +327,15 @@ export class SglangServer implements InferenceServer {
     const { readImage } = this.#options;
     if (!readImage) throw new ConfigError(`${this.url}: a request has images, and no readImage was given`);
     return Promise.all(images.map(async (image) => dataUri(image, await readImage(image))));
+  }
+
+  /** The trainer named the version with the last tensors; the server dropped its cache then. */
+  async #checkPushed({ version }: Extract<WeightUpdate, { kind: 'pushed' }>): Promise<void> {
+    const { weight_version: has } = await this.#modelInfo();
+    if (has === String(version)) return;
+    throw new EngineError(
+      `${this.url} has version ${has ?? 'unknown'} of the weights; ${version} was pushed`,
+    );
   }
 
   async #loadFromDisk({ path, version }: Extract<WeightUpdate, { kind: 'disk' }>): Promise<void> {

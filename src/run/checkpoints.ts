@@ -23,6 +23,7 @@ export class Checkpoints<T> {
   #written: number;
   /** Undefined while an update is in progress: the weights then belong to no step. */
   #standing: Standing<T> | undefined;
+  #writing: { readonly step: number; readonly done: Promise<boolean> } | undefined;
 
   /** `step`: the one that the newest checkpoint is of, 0 without any. */
   constructor(
@@ -47,10 +48,59 @@ export class Checkpoints<T> {
     this.#standing = standing;
   }
 
-  /** Writes a checkpoint of the last step, if it is done and has none. */
-  async write(): Promise<void> {
-    if (!this.#standing || this.#standing.step <= this.#written) return;
-    const { step, schedule, sampler } = this.#standing;
+  /**
+   * Begins a checkpoint of the last step, if it is done and has none. Training may go on when this resolves: the rest is
+   * written meanwhile, where the trainer can.
+   */
+  async begin(): Promise<void> {
+    await this.settle();
+    const standing = this.#unwritten();
+    if (!standing) return;
+    let onTaken = () => {};
+    const taken = new Promise<void>((resolve) => {
+      onTaken = resolve;
+    });
+    const done = this.#write(standing, async (folder) => {
+      const saving = await this.#weights.startSaving(folder);
+      if (!saving) return true;
+      onTaken();
+      return saving.written;
+    });
+    done.catch(() => {}); // thrown by `settle`
+    this.#writing = { step: standing.step, done };
+    await this.#timings.time('save_checkpoint', () => Promise.race([taken, done]));
+  }
+
+  /** Waits for the checkpoint that is being written. Where its state was lost, the step has none. */
+  async settle(): Promise<void> {
+    const writing = this.#writing;
+    this.#writing = undefined;
+    if (writing && (await writing.done)) this.#written = writing.step;
+  }
+
+  /** Leaves a checkpoint of the last step. */
+  async finish(): Promise<void> {
+    await this.settle();
+    const standing = this.#unwritten();
+    if (!standing) return;
+    await this.#timings.time('save_checkpoint', () =>
+      this.#write(standing, async (folder) => {
+        await this.#weights.save(folder);
+        return true;
+      }),
+    );
+    this.#written = standing.step;
+  }
+
+  #unwritten(): Standing<T> | undefined {
+    return this.#standing && this.#standing.step > this.#written ? this.#standing : undefined;
+  }
+
+  /** `save` says whether the models were written. */
+  async #write(
+    { step, schedule, sampler }: Standing<T>,
+    save: (folder: string) => Promise<boolean>,
+  ): Promise<boolean> {
     const state: RunState = {
       version: this.#weights.version,
       seconds: this.#timings.seconds,
@@ -58,14 +108,14 @@ export class Checkpoints<T> {
       update: this.#weights.updateState,
       schedule: savedSchedule(schedule),
     };
+    const groups = schedule.finished.map(({ group }) => group as Group);
     const fill = async (folder: string) => {
-      await this.#weights.save(folder);
-      const groups = schedule.finished.map(({ group }) => group as Group);
-      if (groups.length > 0) await writeGroups(folder, groups);
+      const [isSaved] = await Promise.all([
+        save(folder),
+        groups.length > 0 ? writeGroups(folder, groups) : undefined,
+      ]);
+      return isSaved;
     };
-    await this.#timings.time('save_checkpoint', () =>
-      writeCheckpoint(this.#runDir, step, state, fill, this.#keep),
-    );
-    this.#written = step;
+    return (await writeCheckpoint(this.#runDir, step, state, fill, this.#keep)) !== undefined;
   }
 }

@@ -1,7 +1,13 @@
 import { TrainerError } from '../errors.ts';
 import { Attestor } from '../gateway/attest.ts';
 import type { Gateway } from '../gateway/gateway.ts';
-import { loadModels, type Models, refreshReference, saveModels } from '../training/models.ts';
+import {
+  loadModels,
+  type Models,
+  refreshReference,
+  saveModels,
+  startSavingModels,
+} from '../training/models.ts';
 import type { UpdateResult, UpdateState } from '../training/update-policy.ts';
 import { readLatestCheckpoint } from '../watch/run-directory.ts';
 import { attest } from './attest.ts';
@@ -89,6 +95,10 @@ export class Weights {
 
   save(directory: string): Promise<void> {
     return saveModels(this.models, directory);
+  }
+
+  startSaving(directory: string): ReturnType<typeof startSavingModels> {
+    return startSavingModels(this.models, directory);
   }
 
   /** To the last checkpoint. The model's own folder would not do: it holds neither critic nor adapter. */

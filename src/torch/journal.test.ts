@@ -62,3 +62,20 @@ test('what a folder was loaded over is forgotten', () => {
   journal.loaded(loaded);
   expect(journal.replay()).toEqual({ directory: loaded, deeds: [] });
 });
+
+test('a checkpoint that was written while steps were taken is followed by those steps', () => {
+  const journal = new Journal();
+  journal.add(step(1));
+  const early = folder('early');
+  journal.saved(early);
+  journal.add(step(2));
+  const mark = journal.mark();
+  journal.add(step(3));
+  expect(journal.replay()).toEqual({ directory: early, deeds: [step(2), step(3)] });
+  const behind = folder('behind');
+  journal.saved(behind, mark);
+  journal.add(step(4));
+  expect(journal.replay()).toEqual({ directory: behind, deeds: [step(3), step(4)] });
+  rmSync(behind, { recursive: true });
+  expect(journal.replay()).toEqual({ directory: early, deeds: [step(2), step(3), step(4)] });
+});

@@ -36,45 +36,55 @@ interface Base {
 export class Journal {
   #bases: Base[] = [{ directory: undefined, at: 0 }];
   #deeds: Deed[] = [];
+  /** How many deeds came before the first that is kept. */
+  #forgotten = 0;
   #bytes = 0;
   #overflowed = false;
 
   add(deed: Deed): void {
-    if (this.#overflowed) return;
     this.#deeds.push(deed);
     this.#bytes += bytesOf(deed);
-    if (this.#bytes <= MOST_BYTES) return;
-    this.#overflowed = true;
-    this.#deeds = [];
+    this.#overflowed ||= this.#bytes > MOST_BYTES;
+    if (this.#overflowed) this.#forget(this.mark());
   }
 
-  /** The state is in that folder. Deeds before the oldest folder that is still needed are forgotten. */
-  saved(directory: string): void {
+  /** Where the model stands now. */
+  mark(): number {
+    return this.#forgotten + this.#deeds.length;
+  }
+
+  /**
+   * The state at `mark`, by default the present one, is in that folder. Deeds before the oldest folder that is still needed
+   * are forgotten.
+   */
+  saved(directory: string, mark = this.mark()): void {
     if (this.#overflowed) {
-      this.loaded(directory);
+      if (mark === this.mark()) this.loaded(directory);
       return;
     }
     const there = this.#bases.filter(isThere);
     const others = there.filter((base) => base.directory !== directory);
-    this.#bases = [...others, { directory, at: this.#deeds.length }].slice(-KEPT_BASES);
-    const forgotten = this.#bases[0]!.at;
-    for (const deed of this.#deeds.splice(0, forgotten)) this.#bytes -= bytesOf(deed);
-    this.#bases = this.#bases.map((base) => ({ ...base, at: base.at - forgotten }));
+    this.#bases = [...others, { directory, at: mark }].slice(-KEPT_BASES);
+    this.#forget(this.#bases[0]!.at);
   }
 
   /** The state is that folder's, whatever it was before. */
   loaded(directory: string): void {
-    this.#bases = [{ directory, at: 0 }];
-    this.#deeds = [];
-    this.#bytes = 0;
+    this.#forget(this.mark());
+    this.#bases = [{ directory, at: this.mark() }];
     this.#overflowed = false;
+  }
+
+  #forget(before: number): void {
+    for (const deed of this.#deeds.splice(0, before - this.#forgotten)) this.#bytes -= bytesOf(deed);
+    this.#forgotten = before;
   }
 
   /** From the newest folder that is there: what to load (undefined: nothing, the model as opened) and to do again. */
   replay(): { readonly directory: string | undefined; readonly deeds: readonly Deed[] } {
     const base = this.#bases.findLast(isThere);
     if (base && !this.#overflowed) {
-      return { directory: settled(base.directory), deeds: this.#deeds.slice(base.at) };
+      return { directory: settled(base.directory), deeds: this.#deeds.slice(base.at - this.#forgotten) };
     }
     throw new TrainerError(
       this.#overflowed

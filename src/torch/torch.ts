@@ -53,10 +53,15 @@ export interface TorchOptions {
   /** `adapter` with `lora`: servers get the low-rank matrices only. */
   readonly send?: 'weights' | 'adapter';
   /**
-   * Addresses of vLLM servers on the trainer's GPUs that take weights through shared GPU memory instead of files; started
-   * with `--worker-extension-cls rollcall_torch.vllm_extension.TakesWeights`.
+   * Addresses of servers that take weights from memory to memory instead of from files. vLLM servers are started with
+   * `--worker-extension-cls rollcall_torch.vllm_extension.TakesWeights`.
    */
   readonly push?: readonly string[];
+  /**
+   * `memory`: vLLM servers on the trainer's own GPUs, through shared GPU memory. `group`: vLLM servers anywhere, through a
+   * process group (NCCL, gloo on a CPU). `sglang`: SGLang servers, through theirs. Default `memory`.
+   */
+  readonly pushBy?: 'memory' | 'group' | 'sglang';
   /** How often a lost group is started again in a run; default 5. */
   readonly restarts?: number;
   readonly startSeconds?: number;
@@ -76,6 +81,8 @@ export function torch(options: TorchOptions = {}): TrainerFactory {
   if (options.send === 'adapter' && !options.lora) throw new ConfigError('send is adapter, which needs lora');
   if (options.push && options.send === 'adapter')
     throw new ConfigError('push sends whole weights; leave out send: adapter');
+  if (options.pushBy && !options.push)
+    throw new ConfigError(`pushBy is ${options.pushBy}; push must name the servers`);
   if (options.url !== undefined && !options.token)
     throw new ConfigError(`url is ${options.url}; its token is needed too`);
   const log = options.log ?? ((line) => process.stderr.write(`${line}\n`));
@@ -102,8 +109,9 @@ export function torch(options: TorchOptions = {}): TrainerFactory {
       const directory = options.weightsDirectory ?? (isOwn ? await weightsFolder() : tmpdir());
       const removeOwn = () => (isOwn ? rm(directory, { recursive: true, force: true }) : undefined);
       try {
-        const { send = 'weights', push } = options;
-        const trainer = await openTorchTrainer(opening, name, params, { directory, send, push });
+        const { send = 'weights', push, pushBy = 'memory' } = options;
+        const publishing = { directory, send, push: push && { servers: push, by: pushBy } };
+        const trainer = await openTorchTrainer(opening, name, params, publishing, clock);
         const close = trainer.close.bind(trainer);
         trainer.close = async () => {
           forget();

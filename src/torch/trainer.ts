@@ -2,6 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { WeightUpdate } from '../inference/server.ts';
+import { type Clock, sleep } from '../lib/clock.ts';
 import type { AdamOptions, Outputs, Pass, Row, ScoreOptions, Trainer } from '../training/trainer.ts';
 import type { Reply, WorkerConnection } from './connection.ts';
 import { gradientArrays, rowArrays, spreadOutputs } from './rows.ts';
@@ -9,13 +10,14 @@ import type { OpenModel, WorkerGroup } from './worker-group.ts';
 
 /** Versions whose folders stay; a server may still be reading the last one. */
 const KEPT_VERSIONS = 2;
+const POLL_MS = 250;
 
 export interface PublishOptions {
   /** Visible to the servers under the same path. */
   readonly directory: string;
   readonly send: 'weights' | 'adapter';
-  /** Addresses of servers that take weights through GPU memory; nothing is written then. */
-  readonly push: readonly string[] | undefined;
+  /** Servers that take weights from memory to memory; nothing is written then. */
+  readonly push: { readonly servers: readonly string[]; readonly by: string } | undefined;
 }
 
 /** Opens a model in the group; `params` are those of the protocol's `open`. */
@@ -24,9 +26,10 @@ export async function openTorchTrainer(
   name: string,
   params: Readonly<Record<string, unknown>>,
   publishing: PublishOptions,
+  clock: Clock,
 ): Promise<TorchTrainer> {
   const { model, reply } = await group.open(name, params);
-  return new TorchTrainer(group, name, model, reply, publishing);
+  return new TorchTrainer(group, name, model, reply, publishing, clock);
 }
 
 export class TorchTrainer implements Trainer {
@@ -36,6 +39,7 @@ export class TorchTrainer implements Trainer {
   readonly #name: string;
   readonly #model: OpenModel;
   readonly #publishing: PublishOptions;
+  readonly #clock: Clock;
   readonly #written: string[] = [];
   #tokens: number;
 
@@ -45,7 +49,9 @@ export class TorchTrainer implements Trainer {
     model: OpenModel,
     { values }: Reply,
     publishing: PublishOptions,
+    clock: Clock,
   ) {
+    this.#clock = clock;
     this.#group = group;
     this.#name = name;
     this.#model = model;
@@ -110,7 +116,7 @@ export class TorchTrainer implements Trainer {
   async publish(version: number): Promise<WeightUpdate> {
     const { directory, send, push } = this.#publishing;
     if (push) {
-      const params = { model: this.#name, servers: push, version };
+      const params = { model: this.#name, ...push, version };
       await this.#group.call((connection) => connection.call('push', params));
       return { kind: 'pushed', version };
     }
@@ -130,6 +136,32 @@ export class TorchTrainer implements Trainer {
     const path = resolve(directory);
     await this.#group.call((connection) => connection.call('save', { model: this.#name, directory: path }));
     this.#model.journal.saved(path);
+  }
+
+  async startSave(directory: string): Promise<{ readonly written: Promise<boolean> }> {
+    const path = resolve(directory);
+    const params = { model: this.#name, directory: path };
+    const began = await this.#group.call(async (connection, generation) => {
+      await connection.call('startSave', params);
+      return generation;
+    });
+    return { written: this.#untilWritten(path, began, this.#model.journal.mark()) };
+  }
+
+  /** A group that was started again stands where the lost one stood, which may be later than what was being saved. */
+  async #untilWritten(path: string, began: number, mark: number): Promise<boolean> {
+    for (;;) {
+      const written = await this.#group.call(async (connection, generation) => {
+        if (generation !== began) return 'lost';
+        return (await connection.call('saved', { model: this.#name })).values['written'];
+      });
+      if (written === 'lost') return false;
+      if (written === true) {
+        this.#model.journal.saved(path, mark);
+        return true;
+      }
+      await sleep(this.#clock, POLL_MS);
+    }
   }
 
   async load(directory: string): Promise<void> {

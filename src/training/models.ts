@@ -18,6 +18,22 @@ export async function saveModels(models: Models, directory: string): Promise<voi
   for (const [name, trainer] of besidePolicy(models)) await trainer.save(join(directory, name));
 }
 
+/** The same, written while training goes on; undefined where every trainer had to be waited for and all is written. */
+export async function startSavingModels(
+  models: Models,
+  directory: string,
+): Promise<{ readonly written: Promise<boolean> } | undefined> {
+  const savings: { readonly written: Promise<boolean> }[] = [];
+  for (const [name, trainer] of [['', models.trainer] as const, ...besidePolicy(models)]) {
+    const folder = join(directory, name);
+    if (trainer.startSave) savings.push(await trainer.startSave(folder));
+    else await trainer.save(folder);
+  }
+  if (savings.length === 0) return undefined;
+  const all = Promise.all(savings.map(({ written }) => written));
+  return { written: all.then((each) => each.every(Boolean)) };
+}
+
 export async function loadModels(models: Models, directory: string): Promise<void> {
   await models.trainer.load(directory);
   for (const [name, trainer] of besidePolicy(models)) {

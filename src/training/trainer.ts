@@ -75,6 +75,11 @@ export interface Trainer {
   adapter?(): Promise<AdapterWeights>;
   /** A model folder in the Hugging Face layout (or an adapter in PEFT's), the optimizer's state in a folder below. */
   save(directory: string): Promise<void>;
+  /**
+   * As `save`, but resolves when the state is taken: it is written while training goes on. `written` says whether all of
+   * it was; false where the state was lost meanwhile. Without this method, `save` is waited for.
+   */
+  startSave?(directory: string): Promise<{ readonly written: Promise<boolean> }>;
   load(directory: string): Promise<void>;
   /** May be called twice. */
   close(): Promise<void>;

@@ -85,22 +85,26 @@ export async function readMetrics(directory: string): Promise<StepMetrics[]> {
 
 /**
  * Writes a checkpoint: `fill` puts weights and optimizer into a folder that gets its real name only when it is
- * complete. Then `latest` points to it, and all but the newest `keep` are removed.
+ * complete. Then `latest` points to it, and all but the newest `keep` are removed. Where `fill` gives false, what it wrote
+ * is not whole: it is removed, and the checkpoint before stays the latest.
  */
 export async function writeCheckpoint(
   directory: string,
   step: number,
   state: object,
-  fill: (folder: string) => Promise<void>,
+  fill: (folder: string) => Promise<void | boolean>,
   keep: number,
-): Promise<string> {
+): Promise<string | undefined> {
   const { checkpoints, latest } = runPaths(directory);
   const name = checkpointName(step);
   const partial = join(checkpoints, `${name}.partial`);
   const final = join(checkpoints, name);
   await rm(partial, { recursive: true, force: true });
   await mkdir(partial, { recursive: true });
-  await fill(partial);
+  if ((await fill(partial)) === false) {
+    await rm(partial, { recursive: true, force: true });
+    return undefined;
+  }
   await writeFileAtomically(
     join(partial, 'state.json'),
     `${JSON.stringify({ format: RUN_FORMAT, step, ...state }, null, 2)}\n`,
