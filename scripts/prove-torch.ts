@@ -1,7 +1,11 @@
 /**
- * The PyTorch trainer is the embedded one, on one rank and on two: five steps on tiny Llama, Qwen2 and Qwen3 models, with
- * adapters and value heads, a rank killed in the middle of a step, a whole run with the same rewards. Installs torch where
- * it is missing. `--build cpu --pytest`: with `--pytest`, the tests of the Python side too.
+ * The PyTorch trainer is the embedded one, on one rank and on several. Installs torch where it is missing; `--build cpu`
+ * installs the build without CUDA. `--stages` names some of:
+ * `models`: five steps on tiny Llama, Qwen2 and Qwen3 models, with adapters and value heads;
+ * `experts`: mixtures of experts against float64; `kill`: a rank killed in the middle of a step; `run`: a whole run;
+ * `real-model`: a step of SmolLM2-135M on one, two and four ranks; `memory`: the table of docs/torch.md;
+ * `vllm`, `sglang`: the calculator on a real server, weights by files and through a process group;
+ * `pytest`: every test of the Python side.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -15,9 +19,19 @@ import type { Output, Outputs, Trainer, TrainerFactory } from '../src/training/t
 import { type EngineGolden, readEngineGolden, relativeError } from '../test/golden/engine/golden.ts';
 import { tinyModel } from '../test/tiny-model.ts';
 import { readFlags } from './flags.ts';
+import { proveRealModel } from './torch/real-model.ts';
+import { proveOnServer } from './torch/real-servers.ts';
 import { type Aim, atMost, conclude, holds } from './verdict.ts';
 
-const flags = readFlags({ build: 'cuda', pytest: true as boolean }, { pytest: false });
+const flags = readFlags(
+  {
+    build: 'cuda',
+    stages: 'models,kill,run,memory,real-model,vllm,sglang,pytest',
+    runs: 'runs/prove-servers',
+    steps: '6',
+  },
+  { stages: 'models,experts,kill,run,memory,real-model', steps: '3' },
+);
 const STEPS = 5;
 const MODELS = ['llama', 'qwen2', 'qwen3', 'llama-lora'];
 const LORA = { rank: 3, alpha: 7, targets: ['q_proj', 'v_proj', 'o_proj', 'up_proj', 'down_proj'] };
@@ -36,12 +50,28 @@ const show = (aim: Aim) => {
 
 try {
   await ensureTorch();
-  const exact = float64Outputs();
-  for (const [at, name] of MODELS.entries()) await compare(name, exact[at]!);
-  await killRank();
-  await compareRuns();
-  if (flags.pytest) runPythonTests();
-  conclude(aims);
+  const figures: Record<string, unknown> = {};
+  const stages: Readonly<Record<string, () => unknown>> = {
+    models: compareModels,
+    experts: () => runPythonTests('mixtures of experts agree with float64', 'python/tests/test_experts.py'),
+    kill: killRank,
+    run: compareRuns,
+    memory: checkMemoryTable,
+    'real-model': () => proveRealModel(show, onCpu, [1, 2, 4]),
+    vllm: async () => {
+      figures['vllm'] = await proveOnServer({ engine: 'vllm', ...onServers });
+    },
+    sglang: async () => {
+      figures['sglang'] = await proveOnServer({ engine: 'sglang', ...onServers });
+    },
+    pytest: () => runPythonTests('the tests of the Python side pass', 'python/tests'),
+  };
+  const onServers = { runs: flags.runs, steps: Number(flags.steps), show, onCpu };
+  const chosen = flags.stages.split(',');
+  const unknown = chosen.filter((name) => !(name in stages));
+  if (unknown.length > 0) throw new Error(`no stage is called ${unknown}; there are ${Object.keys(stages)}`);
+  for (const name of chosen) await stages[name]!();
+  conclude(aims, figures);
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
@@ -53,6 +83,11 @@ async function ensureTorch(): Promise<void> {
     await installEnvironment({ build, python: 'python3', log: console.log });
   }
   console.log(JSON.stringify(await checkEnvironment(defaultPython())));
+}
+
+async function compareModels(): Promise<void> {
+  const exact = float64Outputs();
+  for (const [at, name] of MODELS.entries()) await compare(name, exact[at]!);
 }
 
 /** Two backward calls a step, as an update with two micro-batches makes them. */
@@ -234,12 +269,31 @@ async function compareRuns(): Promise<void> {
   );
 }
 
-function runPythonTests(): void {
+function runPythonTests(aim: string, path: string): void {
   const installed = spawnSync(defaultPython(), ['-m', 'pip', 'install', '-q', 'pytest'], {
     stdio: 'inherit',
   });
-  const { status } = spawnSync(defaultPython(), ['-m', 'pytest', '-q', 'python/tests'], { stdio: 'inherit' });
-  show(holds('the tests of the Python side pass', installed.status === 0 && status === 0));
+  const { status } = spawnSync(defaultPython(), ['-m', 'pytest', '-q', path], { stdio: 'inherit' });
+  show(holds(aim, installed.status === 0 && status === 0));
+}
+
+/** The estimate is within a tenth of what was measured, and the table in the docs is what it computes. */
+function checkMemoryTable(): void {
+  const words = ['-m', 'rollcall_torch.memory_table'];
+  const environment = { ...process.env, PYTHONPATH: 'python' };
+  const { status, stdout } = spawnSync(defaultPython(), words, { encoding: 'utf8', env: environment });
+  const lines = stdout.split('\n').map((line) => line.replace(/\s+/g, ' '));
+  const measured = lines.flatMap((line) => {
+    const [, found, computed] =
+      /([\d.]+) GB \| ([\d.]+) GB \|$/.exec(line.includes('recompute') ? line : '') ?? [];
+    return found === undefined ? [] : Math.abs(Number(computed) / Number(found) - 1);
+  });
+  const off = measured.length > 0 ? Math.max(...measured) : undefined;
+  show(atMost('peak memory of 1.5B: estimated and measured differ by a share of', off, 0.1));
+  const page = readFileSync('docs/torch.md', 'utf8').replace(/[^\S\n]+/g, ' ');
+  const table = lines.filter((line) => /^\| (3B|7B|32B) /.test(line));
+  const isThere = status === 0 && table.length === 6 && table.every((line) => page.includes(line));
+  show(holds('the table of memory in docs/torch.md is what is computed', isThere, table));
 }
 
 function onCpu(options: TorchOptions): TrainerFactory {
