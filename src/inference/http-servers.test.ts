@@ -77,6 +77,14 @@ test('a vLLM server states a version that was pushed to it, and refuses one that
   await expect(server.update({ kind: 'pushed', version: 4 })).rejects.toThrow(/has version 3/);
 });
 
+test('an SGLang server takes a pushed version that it states, and refuses another', async () => {
+  const { server } = await start('sglang');
+  await server.update({ kind: 'disk', version: 3, path: '/weights' }); // states a version as a push does
+  await server.update({ kind: 'pushed', version: 3 });
+  expect((await server.info()).version).toBe(3);
+  await expect(server.update({ kind: 'pushed', version: 4 })).rejects.toThrow(/has version 3.*4 was pushed/);
+});
+
 describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   test('a reply has ids and log-probs, and its log-probs are those of the same tokens scored as a prompt', async () => {
     const { server } = await start(engine);

@@ -88,6 +88,7 @@ export class SglangServer implements InferenceServer {
         'scorePrompt',
         'disk',
         'pauseKeep',
+        ...(model.engine === undefined ? (['pushed'] as const) : []), // `rollcall serve` speaks as SGLang does
         ...((model.vocab_size !== undefined || flags.enable_deterministic_inference) &&
         (this.#options.seeds ?? true)
           ? (['seeds'] as const)
