@@ -169,7 +169,8 @@ test('E3 a row chooses its user by interaction_kwargs.name', () => {
     kwargs: { name: 'scripted', level: 1 },
   });
   expect(interactionOf(both, undefined)).toBeUndefined();
-  expect(interactionOf({}, { name: 'gsm8k' })).toBeUndefined();
+  expect(interactionOf({}, { ground_truth: '7' })).toBeUndefined();
+  expect(() => interactionOf({}, { name: 'gsm8k' })).toThrow('but the run has none; give users.file');
   expect(interactionOf({ gsm8k: one }, { ground_truth: '7' })?.interaction).toBe(one);
   expect(() => interactionOf(both, {})).toThrow("'name' key is required in interaction_kwargs");
   expect(() => interactionOf(both, { name: 'gsm9k' })).toThrow(

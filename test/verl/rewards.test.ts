@@ -174,8 +174,11 @@ describe('K3 reward managers', () => {
       expect(await refused(`${key}=prime`)).toContain(`${key}=prime: not yet: write a reward in TypeScript`);
     }
     expect(await refused('reward.reward_manager.source=register')).not.toContain('reward_manager');
-    expect(await refused('reward.reward_manager.source=importlib')).toContain('write a reward in TypeScript');
-    expect(await refused('reward.reward_manager.module.path=m.py')).toContain('write a reward in TypeScript');
+    const named = ['reward.reward_manager.module.path=m.ts', 'reward.reward_manager.module.name=my_task'];
+    const { options } = await resolveRun({ overrides: named });
+    expect(options.rewards).toMatchObject({ module: 'm.ts', name: 'my_task', over: 'batch' });
+    const { missing } = await resolveRun({ overrides: ['reward.reward_manager.module.path=m.py'] });
+    expect(missing.join()).toContain('m.py is Python; write reward.ts');
   });
 
   test('a reward may see its group or the whole batch', async () => {
