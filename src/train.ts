@@ -1,6 +1,7 @@
 import { evaluate } from './evaluate.ts';
 import { type ResolvedOptions, resolveOptions, type TrainOptions } from './options.ts';
 import { rollout } from './rollout.ts';
+import { checkTrained } from './run/check-trained.ts';
 import { openRun } from './run/open-run.ts';
 import type { Run, StepReport } from './run.ts';
 import { createBatch } from './training/batch.ts';
@@ -32,6 +33,7 @@ export async function* train<T extends object>(
       options.signal?.throwIfAborted();
       const baselines = await greedyRewards(run, groups, step);
       const batch = createBatch(groups, { step, version: run.version, algorithm: run.algorithm, baselines });
+      checkTrained(step, groups, batch);
       const update = await run.publish(await run.update(batch));
       const evaluations = isEvaluated(step, options)
         ? await run.time('testing', () => validate(run, options, step))

@@ -29,5 +29,12 @@ export function firstStepNotices(metrics: Metrics, hasTools: boolean): string[] 
         'Look at a few with `rollcall show`; easier tasks, a warm start (rollcall sft) or a partial reward help.',
     );
   }
+  const forced = metrics['endpoint/forced_sampling'] ?? 0;
+  if (forced > 0) {
+    notices.push(
+      `In step 1, ${forced} of ${metrics['endpoint/requests']} requests to the endpoint asked for a temperature, top-p or penalty ` +
+        "other than the run's; the run's were used (endpoint.sampling).",
+    );
+  }
   return notices;
 }

@@ -37,6 +37,7 @@ export function rolloutMetrics(groups: readonly Group[]): Metrics {
     ),
     'tools/calls': attempted,
     'tools/problems': problems.length,
+    'segments/mean': mean(trajectories.map(({ segments }) => segments.length)),
     'groups/total': groups.length,
     'groups/without_spread': groups.filter(hasNoSpread).length,
     reward_mean: mean(scored.map((attempt) => attempt.reward!)),
@@ -45,10 +46,29 @@ export function rolloutMetrics(groups: readonly Group[]): Metrics {
     metrics['tools/valid'] = 1 - problems.length / attempted;
     metrics['tool_call_success'] = metrics['tools/valid'];
   }
+  Object.assign(metrics, endpointMetrics(trajectories));
+  for (const { untrained, start, end } of trajectories.flatMap(({ turns }) => turns)) {
+    if (untrained) add(metrics, `not_trained_tokens/${untrained}`, end - start);
+  }
   for (const problem of problems) add(metrics, `tools/problems/${problem.kind}`);
   for (const { end } of trajectories) add(metrics, `ends/${endName(end)}`);
   for (const name of new Set(scored.flatMap((attempt) => Object.keys(attempt.rewards)))) {
     metrics[`reward/${name}/mean`] = mean(scored.flatMap((attempt) => attempt.rewards[name] ?? []));
+  }
+  return metrics;
+}
+
+/** How clients from outside used their endpoints; nothing where no agent had one. */
+function endpointMetrics(trajectories: readonly Trajectory[]): Metrics {
+  const uses = trajectories.flatMap(({ endpoint }) => endpoint ?? []);
+  if (uses.length === 0) return {};
+  const metrics: Metrics = {
+    'endpoint/requests': sum(uses, ({ requests }) => requests),
+    'endpoint/forced_sampling': sum(uses, ({ forcedSampling }) => forcedSampling),
+  };
+  for (const { ignoredFields } of uses) {
+    for (const [name, count] of Object.entries(ignoredFields))
+      add(metrics, `endpoint/ignored/${name}`, count);
   }
   return metrics;
 }
@@ -84,8 +104,8 @@ function spread(name: string, values: readonly number[]): Metrics {
   };
 }
 
-function add(metrics: Metrics, name: string): void {
-  metrics[name] = (metrics[name] ?? 0) + 1;
+function add(metrics: Metrics, name: string, count = 1): void {
+  metrics[name] = (metrics[name] ?? 0) + count;
 }
 
 function sum<V>(items: readonly V[], of: (item: V) => number): number {
