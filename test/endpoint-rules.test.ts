@@ -344,6 +344,42 @@ describe('streams', () => {
   });
 });
 
+test('while every server gets new weights a request waits, and after a while it is told when to come back', async () => {
+  const clock = virtualClock();
+  let isUpdating = true;
+  await play(
+    async (endpoint) => {
+      const { fetch, openai, apiKey } = endpoint;
+      const init = {
+        method: 'POST',
+        headers: { authorization: `Bearer ${apiKey}` },
+        body: JSON.stringify({ messages: [{ role: 'user', content: 'go' }] }),
+      };
+      const refused = await fetch(`${openai}/chat/completions`, init);
+      expect([refused.status, refused.headers.get('retry-after'), clock.now()]).toEqual([429, '10', 20_000]);
+      clock.timer(5000, () => {
+        isUpdating = false;
+      });
+      const answered = await fetch(`${openai}/chat/completions`, init);
+      expect([answered.status, clock.now()]).toEqual([200, 25_000]);
+    },
+    () => 'ok',
+    { clock, rules: { isUpdating: () => isUpdating } },
+  );
+});
+
+test('a schema acts where the engine can hold a reply to it, and such a reply is not trained', async () => {
+  const schema = { type: 'object', properties: { a: { type: 'number' } } };
+  const { trajectory, server } = await play(
+    (endpoint) =>
+      ask(endpoint, { response_format: { type: 'json_schema', json_schema: { name: 'n', schema } } }),
+    () => '{"a": 1}',
+    { rules: { constrains: true } },
+  );
+  expect(server.requests[0]!.sampling.constraint).toEqual({ kind: 'jsonSchema', schema });
+  expect([trajectory.turns[0]!.untrained, trajectory.endpoint!.ignoredFields]).toEqual(['sampling', {}]);
+});
+
 describe('words from outside', () => {
   test('rewards, step rewards, exclusion and the end can be posted', async () => {
     const { trajectory } = await play(

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { arrayDataset, embedded, type Scored, type TrainOptions, train } from 'rollcall';
 import { singleTurn } from 'rollcall/agents';
 import { judgeReward } from 'rollcall/rewards';
-import { type ChatEndpointOptions, chatEndpoint } from 'rollcall/services';
+import { type ChatServiceOptions, chatService } from 'rollcall/services';
 import { beforeAll, expect, onTestFinished, test } from 'vitest';
 import { tinyModel } from './tiny-model.ts';
 
@@ -64,8 +64,8 @@ beforeAll(async () => {
   model = await tinyModel();
 });
 
-async function runWith(url: string, endpointOptions: Partial<ChatEndpointOptions> = {}) {
-  const endpoint = chatEndpoint({
+async function runWith(url: string, endpointOptions: Partial<ChatServiceOptions> = {}) {
+  const service = chatService({
     url,
     model: 'judge',
     retries: 1,
@@ -78,7 +78,7 @@ async function runWith(url: string, endpointOptions: Partial<ChatEndpointOptions
     runDir: join(await mkdtemp(join(tmpdir(), 'rollcall-judged-')), 'run'),
     tasks: arrayDataset(['a', 'b', 'c', 'd'].map((question) => ({ question }))),
     agent: singleTurn<Question>({ prompt: ({ question }) => question }),
-    rewards: [judgeReward<Question>({ endpoint, rubric: 'Anything.' })],
+    rewards: [judgeReward<Question>({ service, rubric: 'Anything.' })],
     ...embedded({ threads: 1 }),
     steps: 3,
     tasksPerStep: 4,
@@ -87,7 +87,7 @@ async function runWith(url: string, endpointOptions: Partial<ChatEndpointOptions
     failures: { retries: 1 },
     checkpoints: { every: 1 },
   };
-  return { endpoint, options };
+  return { service, options };
 }
 
 async function runToEnd(options: TrainOptions<Question>) {
@@ -115,7 +115,7 @@ test('a judge that fails some answers fails those attempts after bounded tries; 
   expect(messages.every((message) => message.startsWith('reward: '))).toBe(true);
   // On a busy machine a sound answer may come too late as well.
   expect(messages.length).toBeGreaterThanOrEqual(failing.length);
-  // Two tries of the reward; at most two of the endpoint in each.
+  // Two tries of the reward; at most two of the service in each.
   for (const [, times] of failing) expect(times).toBeGreaterThanOrEqual(2);
   for (const [, times] of asked) expect(times).toBeLessThanOrEqual(4);
 
@@ -158,12 +158,12 @@ test('a run spends no more than its judge may cost, and stops in words when that
   const { url, asked } = await startJudge(() => undefined);
   // 0.11 a request by its bill; what three steps ask for does not fit.
   const cost = { inputPrice: 1000, outputPrice: 1000, limit: 2.5 };
-  const { endpoint, options } = await runWith(url, { cost, maxTokens: 20 });
+  const { service, options } = await runWith(url, { cost, maxTokens: 20 });
   await expect(runToEnd(options)).rejects.toThrow(
     /attempts failed \(reward\)[\s\S]*the cost limit is reached/,
   );
-  expect(endpoint.spent).toBeLessThanOrEqual(2.5);
+  expect(service.spent).toBeLessThanOrEqual(2.5);
   // What was under way when the run stopped may be on the bill: it counts as the most it could cost.
-  expect(endpoint.spent).toBeGreaterThanOrEqual(0.11 * asked.size - 1e-9);
+  expect(service.spent).toBeGreaterThanOrEqual(0.11 * asked.size - 1e-9);
   expect(asked.size).toBeGreaterThan(0);
 }, 90_000);

@@ -1,4 +1,4 @@
-/** LLM judges against a stand-in endpoint that is slow, wrong, over its limit or down. */
+/** LLM judges against a stand-in service that is slow, wrong, over its limit or down. */
 import { appendFile, mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Reward, reward, rollout, toolLoop } from 'rollcall';
 import { judgeReward, rankingReward } from 'rollcall/rewards';
-import { chatEndpoint } from 'rollcall/services';
+import { chatService } from 'rollcall/services';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { resolveRun } from '../src/options/resolve-run.ts';
@@ -72,7 +72,7 @@ test('a pointwise judge marks each answer, and the same answer once', async () =
   const { url, prompts } = await standIn((prompt) =>
     prompt.includes('blue') ? 'Fine.\nScore: 8' : 'Score: 2.5',
   );
-  const judge = judgeReward({ endpoint: chatEndpoint({ url, model: 'judge' }), rubric: 'A colour.' });
+  const judge = judgeReward({ service: chatService({ url, model: 'judge' }), rubric: 'A colour.' });
   const [first] = await attempt([judge], ['blue', 'dog']);
   const [second] = await attempt([judge], ['blue', 'dog']);
   expect(first!.attempts.map(({ reward: value }) => value)).toEqual([0.8, 0.25]);
@@ -83,7 +83,7 @@ test('a pointwise judge marks each answer, and the same answer once', async () =
 
 test('ranking asks every pair in both orders, so a judge that prefers a place says nothing', async () => {
   const { url, prompts } = await standIn(() => 'Better: A');
-  const biased = rankingReward({ endpoint: chatEndpoint({ url, model: 'judge' }), rubric: 'Best colour.' });
+  const biased = rankingReward({ service: chatService({ url, model: 'judge' }), rubric: 'Best colour.' });
   const [group] = await attempt([biased], ['red', 'green', 'blue']);
   expect(group!.attempts.map(({ reward: value }) => value)).toEqual([0.5, 0.5, 0.5]);
   expect(prompts).toHaveLength(6);
@@ -95,7 +95,7 @@ test('ranking by a judge that knows orders the group, equal answers tie, and not
     const [, a, b] = /Answer A:\n=+\n(.*)\n=+\n\nAnswer B:\n=+\n(.*)\n=+/.exec(prompt)!;
     return worth(a!) > worth(b!) ? 'Better: A' : 'Better: B';
   });
-  const judge = rankingReward({ endpoint: chatEndpoint({ url, model: 'judge' }), rubric: 'Best colour.' });
+  const judge = rankingReward({ service: chatService({ url, model: 'judge' }), rubric: 'Best colour.' });
   const [group] = await attempt([judge], ['red', 'green', 'blue', 'blue']);
   // blue beats red and green and ties with blue: 2.5 of 3.
   expect(group!.attempts.map(({ reward: value }) => value)).toEqual([0, 1 / 3, 2.5 / 3, 2.5 / 3]);
@@ -118,27 +118,27 @@ test.each<[string, (request: number) => Reply, RegExp]>([
   'a judge that is %s: the attempt fails after bounded tries, and the run goes on',
   async (_, answer, message) => {
     const { url, prompts } = await standIn((_prompt, request) => answer(request));
-    const endpoint = chatEndpoint({ url, model: 'judge', retries: 2, timeoutMs: 600, clock: hasty });
-    const [group] = await attempt([judgeReward({ endpoint, rubric: 'A colour.' })], ['blue']);
+    const service = chatService({ url, model: 'judge', retries: 2, timeoutMs: 600, clock: hasty });
+    const [group] = await attempt([judgeReward({ service, rubric: 'A colour.' })], ['blue']);
     expect(group!.attempts[0]!.trajectory.end).toMatchObject({
       kind: 'failed',
       boundary: 'reward',
       message: expect.stringMatching(message),
     });
-    expect(prompts.length).toBeLessThanOrEqual(6); // two tries of the reward, three of the endpoint
+    expect(prompts.length).toBeLessThanOrEqual(6); // two tries of the reward, three of the service
   },
 );
 
 test('a judge that recovers in time costs nothing but time', async () => {
   const { url } = await standIn((_prompt, request) => (request < 3 ? { status: 500 } : 'Score: 10'));
-  const endpoint = chatEndpoint({ url, model: 'judge', clock: hasty });
-  const [group] = await attempt([judgeReward({ endpoint, rubric: 'A colour.' })], ['blue']);
+  const service = chatService({ url, model: 'judge', clock: hasty });
+  const [group] = await attempt([judgeReward({ service, rubric: 'A colour.' })], ['blue']);
   expect(group!.attempts[0]!.reward).toBe(1);
 });
 
 test('when more than the tolerated share fails by the judge, the run stops and names it', async () => {
   const { url } = await standIn(() => ({ status: 401 }));
-  const judge = judgeReward({ endpoint: chatEndpoint({ url, model: 'judge' }), rubric: 'A colour.' });
+  const judge = judgeReward({ service: chatService({ url, model: 'judge' }), rubric: 'A colour.' });
   const failing = attempt([judge, reward('one', () => 1)], ['a', 'b'], { failures: { tolerateShare: 0.5 } });
   await expect(failing).rejects.toThrow(/2 of 2 attempts failed \(reward\)[\s\S]*401/);
 });
@@ -146,7 +146,7 @@ test('when more than the tolerated share fails by the judge, the run stops and n
 test('the cost limit is never exceeded, however many ask at once', async () => {
   const { url, prompts } = await standIn(() => 'Score: 5');
   // 100 input and 10 output tokens at these prices cost 0.11; a request is sent only if its worst case still fits.
-  const endpoint = chatEndpoint({
+  const service = chatService({
     url,
     model: 'judge',
     maxTokens: 20,
@@ -154,10 +154,10 @@ test('the cost limit is never exceeded, however many ask at once', async () => {
     clock: hasty,
   });
   const texts = Array.from({ length: 40 }, (_, index) => `colour ${index}`);
-  const [group] = await attempt([judgeReward({ endpoint, rubric: 'A colour.' })], texts);
+  const [group] = await attempt([judgeReward({ service, rubric: 'A colour.' })], texts);
   const ends = group!.attempts.map(({ trajectory }) => trajectory.end);
-  expect(endpoint.spent).toBeLessThanOrEqual(2);
-  expect(endpoint.spent).toBeCloseTo(0.11 * prompts.length);
+  expect(service.spent).toBeLessThanOrEqual(2);
+  expect(service.spent).toBeCloseTo(0.11 * prompts.length);
   expect(ends.filter(({ kind }) => kind === 'completed')).toHaveLength(prompts.length);
   expect(prompts.length).toBeGreaterThan(0);
   expect(ends.find(({ kind }) => kind === 'failed')).toMatchObject({
@@ -169,7 +169,7 @@ test('a budget with a ledger outlives the process; a request that was under way 
   const { url, prompts } = await standIn(() => 'Score: 5');
   const ledger = join(await mkdtemp(join(tmpdir(), 'rollcall-ledger-')), 'cost.txt');
   const open = (at = url) =>
-    chatEndpoint({
+    chatService({
       url: at,
       model: 'judge',
       maxTokens: 20,
@@ -178,8 +178,8 @@ test('a budget with a ledger outlives the process; a request that was under way 
     });
   const texts = (start: number) => Array.from({ length: 8 }, (_, index) => `colour ${start + index}`);
   for (let start = 0; start < 40; start += 8) {
-    const endpoint = open();
-    await attempt([judgeReward({ endpoint, rubric: 'A colour.' })], texts(start), { concurrency: 1 });
+    const service = open();
+    await attempt([judgeReward({ service, rubric: 'A colour.' })], texts(start), { concurrency: 1 });
   }
   expect(open().spent).toBeCloseTo(0.11 * prompts.length);
   expect(open().spent).toBeLessThanOrEqual(2);
@@ -209,7 +209,7 @@ describe('a judge of a run as data', () => {
   test.each([
     ['judge', 'Score: 7', [0.7, 0.7]],
     ['ranking', 'Better: A', [0.5, 0.5]],
-  ] as const)('rewards.name=%s asks the endpoint of rewards.config', async (name, answer, scores) => {
+  ] as const)('rewards.name=%s asks the service of rewards.config', async (name, answer, scores) => {
     const { url, prompts } = await standIn(() => answer);
     const config = JSON.stringify({ url, model: 'judge', rubric: 'A colour.', max_concurrent: 2 });
     const { rewards, correct } = await opened(`rewards.name=${name}`, `rewards.config=${config}`);

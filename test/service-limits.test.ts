@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Agent, type Reward, reward, rollout, toolLoop } from 'rollcall';
 import { judgeReward } from 'rollcall/rewards';
-import { chatEndpoint, requestLimiter } from 'rollcall/services';
+import { chatService, requestLimiter } from 'rollcall/services';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
 import { toolsFromConfig } from 'rollcall/tools';
 import { loadInteractionFile } from 'rollcall/users';
@@ -100,7 +100,7 @@ test('a judge, and whoever is given the same limiter, share it; without one all 
   ] as const) {
     const { url, seen } = await service(40);
     const judge = (name: string) =>
-      judgeReward({ name, endpoint: chatEndpoint({ url: `${url}/v1`, model: name, limits }), rubric: name });
+      judgeReward({ name, service: chatService({ url: `${url}/v1`, model: name, limits }), rubric: name });
     const texts = ['a', 'b', 'c', 'd'];
     const [group] = await attempt(
       toolLoop({ prompt: 'go' }),

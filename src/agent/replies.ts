@@ -195,6 +195,7 @@ export class Replies {
   /** Whether a reply with these sampling options is sampled from the policy itself. */
   #isPolicy(own: SampleOptions): boolean {
     const { sampling } = this.#setting;
+    if (own.constraint) return false;
     return SHAPES.every((name) => own[name] === undefined || own[name] === sampling[name]);
   }
 }

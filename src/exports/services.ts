@@ -1,6 +1,6 @@
-/** `rollcall/services`: what tools and rewards may ask: a chat endpoint, a sandbox, symbolic maths, stored images. */
+/** `rollcall/services`: what tools and rewards may ask: a chat service, a sandbox, symbolic maths, stored images. */
 
-export { type ChatEndpoint, type ChatEndpointOptions, chatEndpoint } from '../services/chat-endpoint.ts';
+export { type ChatService, type ChatServiceOptions, chatService } from '../services/chat-service.ts';
 export { type ImageBlobs, type ImageSource, imageBlobs } from '../services/image-blobs.ts';
 export { type RequestLimiter, type RequestLimits, requestLimiter } from '../services/rate-limit.ts';
 export { openSandbox } from '../services/sandbox/open-sandbox.ts';

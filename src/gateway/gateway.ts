@@ -237,6 +237,12 @@ export class Gateway implements InferenceServer {
     return this.#admission?.waiting ?? 0;
   }
 
+  /** Whether every server is getting new weights at this moment. */
+  get isUpdating(): boolean {
+    const up = this.#fleet.up();
+    return up.length > 0 && up.every(({ updating }) => updating !== undefined);
+  }
+
   status(): readonly MemberStatus[] {
     return this.#fleet.members.map(statusOf);
   }

@@ -116,6 +116,8 @@ export type ServerAbility =
   | WeightUpdate['kind']
   | 'images'
   | 'scorePrompt'
+  /** Replies can be held to a JSON schema. */
+  | 'constraint'
   | 'pauseKeep'
   | 'sleep'
   /** Replies say which tokens were sampled with which version. */

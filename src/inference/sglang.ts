@@ -93,6 +93,8 @@ export class SglangServer implements InferenceServer {
         (this.#options.seeds ?? true)
           ? (['seeds'] as const)
           : []),
+        // Our own server, which says its vocabulary, does not hold replies to a schema.
+        ...(model.vocab_size === undefined ? (['constraint'] as const) : []),
         ...(model.has_image_understanding ? (['images'] as const) : []),
         ...(this.#saysSpans ? (['versionSpans'] as const) : []),
         ...(flags.enable_lora ? (['lora'] as const) : []),

@@ -1,6 +1,6 @@
 import type { TaskRow } from '../dataset/task-row.ts';
 import { ConfigError } from '../errors.ts';
-import { endpointOf } from '../services/service-config.ts';
+import { chatServiceOf } from '../services/service-config.ts';
 import { type JudgeOptions, judgeReward, rankingReward } from './judge.ts';
 import type { SharedReward, TrajectoryReward } from './reward.ts';
 
@@ -13,7 +13,7 @@ export interface DescribedJudge {
   readonly secondsPerRequest: number;
 }
 
-/** A judge as data: `rewards.config` has its endpoint and its `rubric`; a row's truth is shown to it. */
+/** A judge as data: `rewards.config` has its service and its `rubric`; a row's truth is shown to it. */
 export function describedJudge({
   name,
   config,
@@ -30,9 +30,9 @@ export function describedJudge({
   const options: JudgeOptions<TaskRow> = {
     name: 'score',
     rubric,
-    endpoint: endpointOf(config, { who: `the ${name} (rewards.config)`, directory, timeoutMs }),
+    service: chatServiceOf(config, { who: `the ${name} (rewards.config)`, directory, timeoutMs }),
     reference: ({ groundTruth }) => (groundTruth === undefined ? undefined : String(groundTruth)),
-    // Enough for the retries of the endpoint.
+    // Enough for the retries of the service.
     timeoutMs: Math.max(300_000, 5 * timeoutMs),
   };
   return name === 'judge' ? judgeReward(options) : rankingReward(options);

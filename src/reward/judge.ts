@@ -1,6 +1,6 @@
 /** Rewards by an LLM: a mark for each answer, or each answer of a group against every other. */
 import { createHash } from 'node:crypto';
-import type { ChatEndpoint } from '../services/chat-endpoint.ts';
+import type { ChatService } from '../services/chat-service.ts';
 import type { Task, Trajectory } from '../types.ts';
 import {
   groupReward,
@@ -12,7 +12,7 @@ import {
 
 /** Which model judges, and what it is asked. */
 export interface JudgeOptions<T> extends RewardOptions {
-  readonly endpoint: ChatEndpoint;
+  readonly service: ChatService;
   readonly name?: string;
   /** What a good answer is. */
   readonly rubric: string;
@@ -29,7 +29,7 @@ const JUDGE_TIMEOUT_MS = 300_000;
  * the retries of rewards. The same question and answer are judged once in the life of the reward.
  */
 export function judgeReward<T = Task>(options: JudgeOptions<T>): TrajectoryReward<T> {
-  const { endpoint, name = 'judge', rubric, ...rest } = options;
+  const { service, name = 'judge', rubric, ...rest } = options;
   const cache = new Map<string, number>();
   return reward<T>(
     name,
@@ -44,7 +44,7 @@ export function judgeReward<T = Task>(options: JudgeOptions<T>): TrajectoryRewar
       const key = keyOf(prompt);
       const known = cache.get(key);
       if (known !== undefined) return known;
-      const said = await endpoint.complete([{ role: 'user', content: prompt }], signal);
+      const said = await service.complete([{ role: 'user', content: prompt }], signal);
       const mark = [...said.matchAll(/score\s*:\s*(\d+(?:\.\d+)?)/gi)].at(-1)?.[1];
       if (mark === undefined || Number(mark) > 10) {
         throw new Error(`the judge gave no score from 0 to 10: ${JSON.stringify(said.slice(-120))}`);
@@ -61,7 +61,7 @@ export function judgeReward<T = Task>(options: JudgeOptions<T>): TrajectoryRewar
  * the share of wins, so a group's mean is ½. n (n − 1) requests; equal answers tie without one.
  */
 export function rankingReward<T = Task>(options: JudgeOptions<T>): SharedReward<T> {
-  const { endpoint, name = 'ranking', rubric, ...rest } = options;
+  const { service, name = 'ranking', rubric, ...rest } = options;
   const cache = new Map<string, Promise<number>>();
 
   /** 1 if the first is better, 0 if the second is. */
@@ -77,7 +77,7 @@ export function rankingReward<T = Task>(options: JudgeOptions<T>): SharedReward<
     const key = keyOf(prompt);
     const known = cache.get(key);
     if (known) return known;
-    const asked = endpoint.complete([{ role: 'user', content: prompt }], signal).then((said) => {
+    const asked = service.complete([{ role: 'user', content: prompt }], signal).then((said) => {
       const better = [...said.matchAll(/better\s*:\s*(?:answer\s*)?([AB])\b/gi)].at(-1)?.[1];
       if (better === undefined)
         throw new Error(`the judge named no winner: ${JSON.stringify(said.slice(-120))}`);

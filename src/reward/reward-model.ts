@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.ts';
 import { askService } from '../services/ask-service.ts';
-import type { EndpointMessage } from '../services/chat-endpoint.ts';
+import type { ServiceMessage } from '../services/chat-service.ts';
 import type { Task } from '../types.ts';
 import { type RewardOptions, reward, type TrajectoryReward } from './reward.ts';
 
@@ -22,7 +22,7 @@ export function rewardModel<T = Task>(options: RewardModelOptions): TrajectoryRe
     name,
     async ({ trajectory, signal }) => {
       const messages = trajectory.messages.map(
-        ({ role, content }): EndpointMessage => ({
+        ({ role, content }): ServiceMessage => ({
           role: role === 'tool' ? 'user' : role,
           content: typeof content === 'string' ? content : JSON.stringify(content),
         }),

@@ -121,13 +121,17 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     const freezes = infos.every(({ can }) => can.has('pauseKeep') && can.has('versionSpans'));
     const instead = freezes ? 'keep' : 'abort';
     const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? instead : undefined;
-    const door = openDoor(options.endpoint);
-    opened.push(door);
     const server = gateway(servers, {
       ...from.gateway,
       ...(whileUpdating ? { whileUpdating } : {}),
       signal,
     });
+    const door = openDoor({
+      ...options.endpoint,
+      constrains: infos.every(({ can }) => can.has('constraint')),
+      isUpdating: () => server.isUpdating,
+    });
+    opened.push(door);
     const reference = algorithm.kl ? await open(trainers.open('reference', model, { readImage })) : undefined;
     const openCritic = async ({ model: own, shared }: CriticOptions) => {
       if (shared) return trainer;

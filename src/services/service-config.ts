@@ -1,7 +1,7 @@
-/** Services as configuration names them: how often they may be asked, and LLM endpoints. */
+/** Services as configuration names them: how often they may be asked, and chat services. */
 import { resolve } from 'node:path';
 import { ConfigError } from '../errors.ts';
-import { type ChatEndpoint, chatEndpoint } from './chat-endpoint.ts';
+import { type ChatService, chatService } from './chat-service.ts';
 import { type RequestLimiter, type RequestLimits, serviceLimiter } from './rate-limit.ts';
 
 type Config = Readonly<Record<string, unknown>>;
@@ -21,7 +21,7 @@ export function limiterOf(config: Config, url: string, concurrency?: number): Re
   return serviceLimiter(url, limits);
 }
 
-export interface EndpointPlace {
+export interface ServicePlace {
   /** Who asks, for errors. */
   readonly who: string;
   /** Folder that relative paths start from. */
@@ -34,7 +34,7 @@ export interface EndpointPlace {
  * `url` (up to /v1), `model`, `api_key_env` (the environment variable that has the key), `temperature`, `max_tokens`,
  * `cost_limit` with `input_price`, `output_price` (for a million tokens) and `cost_ledger`, and the limits above.
  */
-export function endpointOf(config: Config, { who, directory, timeoutMs }: EndpointPlace): ChatEndpoint {
+export function chatServiceOf(config: Config, { who, directory, timeoutMs }: ServicePlace): ChatService {
   const { url, model, api_key_env: variable, cost_ledger: ledger } = config;
   if (typeof url !== 'string' || !URL.canParse(url) || typeof model !== 'string') {
     throw new ConfigError(`${who} needs config.url (up to /v1) and config.model`);
@@ -45,7 +45,7 @@ export function endpointOf(config: Config, { who, directory, timeoutMs }: Endpoi
   }
   const [temperature, maxTokens] = [above(config, 'temperature', true), above(config, 'max_tokens')];
   const limit = above(config, 'cost_limit', true);
-  return chatEndpoint({
+  return chatService({
     url,
     model,
     ...(apiKey !== undefined && { apiKey }),

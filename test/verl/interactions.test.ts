@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { reward, rollout, type Task, tool, toolLoop } from 'rollcall';
 import type { RolloutOptions } from 'rollcall/options';
-import { chatEndpoint } from 'rollcall/services';
+import { chatService } from 'rollcall/services';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
 import {
   answerQuestion,
@@ -270,7 +270,7 @@ describe('E6 a user played by an LLM', () => {
 
   test('it hears replies as its partner, says what it said, and ends the dialogue', async () => {
     const { url, asked } = await standIn(['Why?', '[DONE]']);
-    const user = llmInteraction({ endpoint: chatEndpoint({ url, model: 'user' }), persona: 'A pupil.' });
+    const user = llmInteraction({ service: chatService({ url, model: 'user' }), persona: 'A pupil.' });
     const trajectory = await talk(user, ({ turn }) => `answer ${turn}`);
     expect(trajectory.said).toEqual(['What is 3 plus 4?', 'Why?']);
     expect(trajectory.end).toEqual({ kind: 'completed' });
@@ -285,7 +285,7 @@ describe('E6 a user played by an LLM', () => {
 
   test('one that is down fails the environment, not the model', async () => {
     const { url, asked } = await standIn([503]);
-    const user = llmInteraction({ endpoint: chatEndpoint({ url, model: 'user', retries: 0 }) });
+    const user = llmInteraction({ service: chatService({ url, model: 'user', retries: 0 }) });
     const { end } = await talk(user, () => 'hm');
     expect(end).toMatchObject({
       kind: 'failed',

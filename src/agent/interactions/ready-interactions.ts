@@ -1,7 +1,7 @@
 /** Simulated users that come with Rollcall. */
 import { isSameNumber } from '../../lib/answers.ts';
-import type { ChatEndpoint, EndpointMessage } from '../../services/chat-endpoint.ts';
-import { endpointOf } from '../../services/service-config.ts';
+import type { ChatService, ServiceMessage } from '../../services/chat-service.ts';
+import { chatServiceOf } from '../../services/service-config.ts';
 import type { Message } from '../../types.ts';
 import { type Interaction, type InteractionKwargs, interaction } from './interaction.ts';
 
@@ -67,7 +67,7 @@ export function scriptedInteraction({
 /** The model that plays the user, and its instructions. */
 export interface LlmUserOptions {
   readonly name?: string;
-  readonly endpoint: ChatEndpoint;
+  readonly service: ChatService;
   /** Who the user is and what they want; the row's `persona` goes before. */
   readonly persona?: string;
   /** The dialogue is over when the user says this. */
@@ -77,7 +77,7 @@ export interface LlmUserOptions {
 /** A person played by an LLM: the model's replies are what it hears, the user's words are what it said. */
 export function llmInteraction({
   name = 'llm',
-  endpoint,
+  service,
   persona = 'You are a user who wants help with what you asked first.',
   doneText = '[DONE]',
 }: LlmUserOptions): Interaction {
@@ -87,7 +87,7 @@ export function llmInteraction({
       const system =
         `${typeof kwargs.persona === 'string' ? kwargs.persona : persona}\n` +
         `Answer in the words of this person, briefly. When you have what you want, say only ${doneText}.`;
-      const said = await endpoint.complete(
+      const said = await service.complete(
         [{ role: 'system', content: system }, ...flipped(messages)],
         signal,
       );
@@ -97,19 +97,19 @@ export function llmInteraction({
 }
 
 /** The simulated user does not see tool results and system prompts. */
-function flipped(messages: readonly Message[]): EndpointMessage[] {
-  return messages.flatMap((message): EndpointMessage[] => {
+function flipped(messages: readonly Message[]): ServiceMessage[] {
+  return messages.flatMap((message): ServiceMessage[] => {
     if (message.role === 'assistant')
       return message.content === '' ? [] : [{ role: 'user', content: message.content }];
     return message.role === 'user' ? [{ role: 'assistant', content: textOf(message) }] : [];
   });
 }
 
-/** From the `config` of a YAML: an endpoint, and `persona` and `done_text`. */
+/** From the `config` of a YAML: a service, and `persona` and `done_text`. */
 export function llmInteractionOf(config: InteractionKwargs, name: string, directory: string): Interaction {
   return llmInteraction({
     name,
-    endpoint: endpointOf(config, { who: `the simulated user '${name}'`, directory }),
+    service: chatServiceOf(config, { who: `the simulated user '${name}'`, directory }),
     ...(typeof config.persona === 'string' && { persona: config.persona }),
     ...(typeof config.done_text === 'string' && { doneText: config.done_text }),
   });

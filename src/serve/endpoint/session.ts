@@ -3,6 +3,7 @@ import type { Completion, EndpointRules, EndpointSetup } from '../../agent/endpo
 import type { ServeRequest } from '../../agent/serve-request.ts';
 import type { ChatReply, ReplyHandle } from '../../chat/chat.ts';
 import type { ReplyPart } from '../../chat/reply-parts.ts';
+import { sleep } from '../../lib/clock.ts';
 import type { EndpointUse, Message } from '../../types.ts';
 import { BadRequest } from '../bad-request.ts';
 import { chatCompletions } from '../dialects/chat-completions.ts';
@@ -27,6 +28,8 @@ export interface SessionRequest {
 export interface SessionOptions extends EndpointRules {
   /** Whether the engine can hold a reply to a schema. */
   readonly constrains?: boolean | undefined;
+  /** Whether no server can answer because all of them are getting new weights. */
+  readonly isUpdating?: (() => boolean) | undefined;
 }
 
 const DIALECTS: Readonly<Record<string, Dialect>> = {
@@ -38,6 +41,10 @@ const DIALECTS: Readonly<Record<string, Dialect>> = {
 /** The dialect of a path, for errors too. */
 export const dialectOf = (path: string): Dialect =>
   DIALECTS[path] ?? (path.startsWith('/v1/messages') ? messages : chatCompletions);
+
+/** How long a request waits while all servers get new weights, before it is told to come back. */
+const UPDATE_WAIT_MS = 20_000;
+const RETRY_SECONDS = 10;
 
 /** More replies to one request than any agent needs. */
 const MOST_REPLIES = 16;
@@ -94,6 +101,7 @@ export class Session {
   }
 
   async #reply(request: SessionRequest, dialect: Dialect): Promise<Response> {
+    await this.#untilUpdated(request.signal);
     this.#use.requests++;
     const asked = await dialect.read(new Fields(await request.body()), this.#reading);
     const id = `${dialect.idPrefix}${this.#name}.${++this.#responses}`;
@@ -116,6 +124,20 @@ export class Session {
     }
     const replies = await Promise.all(numbers.map((number) => ask(number, request.signal)));
     return Response.json(dialect.write(id, replies, asked));
+  }
+
+  /** Waits for new weights for a while: clients try only a few times. */
+  async #untilUpdated(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#setup;
+    const until = clock.now() + UPDATE_WAIT_MS;
+    while (this.#options.isUpdating?.()) {
+      if (clock.now() >= until) {
+        throw new Refusal(429, 'weights_change', 'the servers are getting new weights; try again', {
+          'retry-after': String(RETRY_SECONDS),
+        });
+      }
+      await sleep(clock, 100, signal);
+    }
   }
 
   get #reading(): ReadContext {

@@ -1,4 +1,4 @@
-/** An LLM over any OpenAI-compatible endpoint: requests stay within limits, are retried on failure, and never exceed the cost limit. */
+/** An LLM over any OpenAI-compatible address: requests stay within limits, are retried on failure, and never exceed the cost limit. */
 
 import { ConfigError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
@@ -7,7 +7,7 @@ import { openCostLedger } from './cost-ledger.ts';
 import { type RequestLimiter, type RequestLimits, requestLimiter } from './rate-limit.ts';
 
 /** Where a chat model is served, with its limits and prices. */
-export interface ChatEndpointOptions {
+export interface ChatServiceOptions {
   /** Base URL, up to and including `/v1`. */
   readonly url: string;
   readonly model: string;
@@ -24,7 +24,7 @@ export interface ChatEndpointOptions {
     /** Currency is yours; prices are for a million tokens. */
     readonly inputPrice: number;
     readonly outputPrice: number;
-    /** Over the life of this endpoint, or of its ledger. A request that could go beyond it is not sent. */
+    /** Over the life of this service, or of its ledger. A request that could go beyond it is not sent. */
     readonly limit: number;
     /** A file that remembers what was spent from one start to the next. */
     readonly ledger?: string;
@@ -32,14 +32,14 @@ export interface ChatEndpointOptions {
   readonly clock?: Clock;
 }
 
-export interface EndpointMessage {
+export interface ServiceMessage {
   readonly role: 'system' | 'user' | 'assistant';
   readonly content: string;
 }
 
 /** A chat model behind an OpenAI-compatible address. */
-export interface ChatEndpoint {
-  complete(messages: readonly EndpointMessage[], signal?: AbortSignal): Promise<string>;
+export interface ChatService {
+  complete(messages: readonly ServiceMessage[], signal?: AbortSignal): Promise<string>;
   /** In the currency of the prices. */
   readonly spent: number;
   readonly requests: number;
@@ -58,7 +58,7 @@ export class CostLimitReached extends Error {
 class Refused extends Error {}
 
 /** Opens an OpenAI-compatible chat model for judges and simulated users. */
-export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
+export function chatService(options: ChatServiceOptions): ChatService {
   const {
     url,
     model,
@@ -70,7 +70,7 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
     cost,
   } = options;
   if (!URL.canParse(url))
-    throw new ConfigError(`an LLM endpoint needs a URL up to /v1; it is ${JSON.stringify(url)}`);
+    throw new ConfigError(`a chat service needs a URL up to /v1; it is ${JSON.stringify(url)}`);
   const clock = options.clock ?? realClock();
   const { limits = {} } = options;
   const limiter = 'run' in limits ? limits : requestLimiter(limits, clock);
@@ -78,7 +78,7 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
   let reserved = 0; // by requests that wait for the limiter
   let requests = 0;
 
-  async function ask(messages: readonly EndpointMessage[], signal: AbortSignal | undefined): Promise<string> {
+  async function ask(messages: readonly ServiceMessage[], signal: AbortSignal | undefined): Promise<string> {
     const inputTokens = mostTokens(messages);
     const most = cost ? (inputTokens * cost.inputPrice + maxTokens * cost.outputPrice) / 1e6 : 0;
     if (cost && ledger.spent + reserved + most > cost.limit) {
@@ -101,7 +101,7 @@ export function chatEndpoint(options: ChatEndpointOptions): ChatEndpoint {
   }
 
   async function send(
-    messages: readonly EndpointMessage[],
+    messages: readonly ServiceMessage[],
     most: number,
     signal: AbortSignal | undefined,
   ): Promise<string> {
@@ -182,5 +182,5 @@ function neverArrived(cause: unknown): boolean {
 }
 
 /** No tokenizer makes more tokens than there are bytes; a template adds a few for each message. */
-const mostTokens = (messages: readonly EndpointMessage[]) =>
+const mostTokens = (messages: readonly ServiceMessage[]) =>
   messages.reduce((sum, { content }) => sum + Buffer.byteLength(content) + 16, 16);
