@@ -33,6 +33,7 @@ async function play(
       rewards: [],
       seed: 1,
       door,
+      failures: { tolerateShare: 1 }, // an agent that is refused has not asked the model
       ...options,
     });
     return { trajectory: group!.attempts[0]!.trajectory, server };

@@ -50,7 +50,16 @@ const SERVER_ID: Readonly<Record<Entrance, (id: string) => string>> = {
   completions: (id) => `cmpl-${id}-0`,
 };
 
-const ABILITIES = ['scorePrompt', 'constraint', 'disk', 'lora', 'pushed', 'pauseKeep', 'sleep', 'images'] as const;
+const ABILITIES = [
+  'scorePrompt',
+  'constraint',
+  'disk',
+  'lora',
+  'pushed',
+  'pauseKeep',
+  'sleep',
+  'images',
+] as const;
 
 /** A server that hangs does not hold up the end of a run. */
 const CLOSE_MS = 2000;
