@@ -1,10 +1,10 @@
 /** What proofs on the quick start's task share: the warm start they all begin with, and the figure they compare. */
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Variant } from '../examples/quickstart/recipe.ts';
 import type { StepMetrics } from '../src/watch/run-directory.ts';
+import { readRunEnd } from '../src/watch/run-end.ts';
 
 /** The supervised warm start of a seed, made once under `runs`. */
 export async function warmStart(
@@ -13,7 +13,7 @@ export async function warmStart(
 ): Promise<string> {
   const directory = join(runs, `warm-${seed}`);
   const model = join(directory, 'warm-start');
-  if (existsSync(join(directory, 'summary.json'))) return model;
+  if ((await readRunEnd(directory))?.state === 'finished') return model;
   await rm(directory, { recursive: true, force: true });
   const words = `quickstart --seed ${seed} --variant ${variant} --steps 1 --run`.split(' ');
   const child = spawn(process.execPath, ['bin/rollcall.js', ...words, directory], {
