@@ -1,7 +1,7 @@
 /** Tools that come with Rollcall and need no service: local search and the code interpreter. */
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { reward, rollout, type Tool, toolLoop } from 'rollcall';
 import { codeReward } from 'rollcall/rewards';
 import { openSandbox } from 'rollcall/services';
@@ -71,7 +71,7 @@ describe('search over documents on this machine', () => {
 
   test('documents that cannot be read are an error before the start, by line', async () => {
     await expect(open({ documents: 'nowhere.jsonl' })).rejects.toThrow(
-      'cannot read its documents nowhere.jsonl',
+      `cannot read its documents ${resolve('nowhere.jsonl')}`,
     );
     await expect(
       open({ documents: await corpus([{ id: '0', contents: 'a' }, { id: '1' }]) }),
@@ -156,7 +156,7 @@ describe('the code interpreter in a sandbox of this machine', () => {
 
   test('another language or boundary is refused before the start', async () => {
     await expect(open({ language: 'cobol' })).rejects.toThrow(
-      'runs python or javascript; config.language is "cobol"',
+      'runs javascript, typescript, python; config.language is "cobol"',
     );
     await expect(open({ language: 'javascript', boundary: 'none' })).rejects.toThrow(
       "boundary is 'system' or 'interpreter'; it is \"none\"",

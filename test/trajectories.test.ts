@@ -308,7 +308,7 @@ test('a thousand trajectories with failures of every kind each end once, in a de
       return state;
     },
     run: async (_, { signal }) => {
-      if (happens(0.05)) throw new errors.ToolError('the tool server is gone');
+      if (happens(0.12)) throw new errors.ToolError('the tool server is gone');
       if (happens(0.1)) throw new Error('threw');
       if (happens(0.05)) return hangs;
       await sleep(clock, chance.integer(300), signal);

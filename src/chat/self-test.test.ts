@@ -108,7 +108,7 @@ test('a difference is shown token by token, with ids and texts', () => {
     "'<|im_start|>' + (loop.index | string) +",
   );
   const [first] = failures(selfTest(chatmlFormat({ template }), { tools: false }));
-  expect(first?.detail).toMatch(/first difference at token \d+, after .*\nexpected 18 "3".*\ngot +19 "4"/);
+  expect(first?.detail).toMatch(/first difference at token \d+, after .*\nexpected 20 "5".*\ngot +18 "3"/);
 });
 
 /** Which turns of a family begin a new segment, and which dialogues its template refuses; the rest is proven. */
