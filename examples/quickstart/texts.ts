@@ -9,9 +9,7 @@ const PHRASES = [
   'The answer is 6.',
   '{"name":"calculator","arguments":{"expression":"7*8"}}',
   // What the model reads about a broken call; the parts that vary are written in characters.
-  'the tool call is not valid JSON: there is "x" at position 9, where , or } is needed',
-  'the tool call is not valid JSON: the text ends at position 9, where a name in double quotes is needed',
-  'where a value is needed, where the end is needed, where a character of a string or " is needed',
+  'the tool call is not valid JSON: the text ends at position 9, where , or } is needed',
   'the tool call is not closed: </tool_call> is missing',
   "Error executing tool 'calculator': not one operation on two numbers",
 ];
