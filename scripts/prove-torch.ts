@@ -30,7 +30,7 @@ const flags = readFlags(
     runs: 'runs/prove-servers',
     steps: '6',
   },
-  { stages: 'models,experts,kill,run,memory,real-model', steps: '3' },
+  { stages: 'models,kill,run,memory', steps: '3' },
 );
 const STEPS = 5;
 const MODELS = ['llama', 'qwen2', 'qwen3', 'llama-lora'];

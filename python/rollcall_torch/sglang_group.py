@@ -1,7 +1,9 @@
-"""SGLang's way to take weights from a trainer: `/init_weights_update_group`, then `/update_weights_from_distributed` while
-rank 0 broadcasts each tensor."""
+"""SGLang's way to take weights from a trainer: `/init_weights_update_group`, then for each version `/begin_weight_update`,
+`/update_weights_from_distributed` while rank 0 broadcasts each tensor, and `/end_weight_update`."""
 
 import json
+import socket
+import time
 import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +13,9 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _new_process_group_helper, _world
+from torch.distributed.rendezvous import rendezvous
 
-from .errors import TrainerError
-from .weight_group import SECONDS, listen
+from .weight_group import SECONDS, address_towards
 
 # Tensors of one request.
 REQUEST_BYTES = 1 << 30
@@ -26,29 +28,40 @@ class SglangGroup:
         self.name = f"rollcall-{uuid.uuid4().hex[:12]}"
         ranks = [workers_of(server) for server in servers]
         backend = "nccl" if device.type == "cuda" else "gloo"
-        store, host = listen(servers[0])
+        host, port = address_towards(servers[0]), free_port()
         size = 1 + sum(ranks)
         joining = []
         for at, server in enumerate(servers):
             told = {
                 "master_address": host,
-                "master_port": store.port,
+                "master_port": port,
                 "rank_offset": 1 + sum(ranks[:at]),
                 "world_size": size,
                 "group_name": self.name,
                 "backend": backend,
             }
             joining.append(threads.submit(post, server, "/init_weights_update_group", told))
-        # As SGLang makes its side of it (init_custom_process_group): the same names in the store.
+        # As SGLang makes its side of it (init_custom_process_group): the same rendezvous and names in the store.
+        limit = timedelta(seconds=SECONDS)
+        store, _, _ = next(rendezvous(f"tcp://{host}:{port}", 0, size, timeout=limit))
         self.group, _ = _new_process_group_helper(
             size, 0, [], dist.Backend(backend), dist.PrefixStore(self.name, store), group_name=self.name,
-            backend_options=None, timeout=timedelta(seconds=SECONDS),
+            backend_options=None, timeout=limit,
         )  # fmt: skip
         _world.pg_group_ranks[self.group] = {rank: rank for rank in range(size)}
         for one in joining:
             one.result()
 
     def send(self, tensors: Iterator[tuple[str, torch.Tensor]], version: int) -> None:
+        for server in self.servers:
+            self.post(server, "/begin_weight_update", {})
+        try:
+            self.send_all(tensors, version)
+        finally:
+            for server in self.servers:
+                self.post(server, "/end_weight_update", {})
+
+    def send_all(self, tensors: Iterator[tuple[str, torch.Tensor]], version: int) -> None:
         waiting: list[tuple[str, torch.Tensor]] = []
         size = 0
         for name, tensor in tensors:
@@ -71,11 +84,21 @@ class SglangGroup:
         }
         asked = [self.threads.submit(self.post, server, "/update_weights_from_distributed", told) for server in self.servers]
         for _, tensor in tensors:
-            self.group.broadcast([tensor], dist.BroadcastOptions()).wait()
+            work = self.group.broadcast([tensor], dist.BroadcastOptions())
+            while not work.is_completed():
+                for one in asked:
+                    if one.done():
+                        one.result()  # a server that refuses the request receives nothing
+                time.sleep(0.001)
+            work.wait()
         for one in asked:
-            reply = one.result()
-            if reply.get("success") is False:
-                raise TrainerError(f"SGLang did not take the weights: {reply.get('message')}")
+            one.result()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
 
 
 def workers_of(server: str) -> int:

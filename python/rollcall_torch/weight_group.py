@@ -64,11 +64,15 @@ class WeightGroup:
 
 def listen(server: str) -> tuple[dist.TCPStore, str]:
     """A store at a free port, and this machine's address as the server sees it."""
+    host = address_towards(server)
+    return dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=SECONDS)), host
+
+
+def address_towards(server: str) -> str:
     place = urlsplit(server)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((place.hostname, place.port or 80))  # sends nothing
-        host = probe.getsockname()[0]
-    return dist.TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=SECONDS)), host
+        return probe.getsockname()[0]
 
 
 def reach(host: str, port: int) -> dist.TCPStore:
