@@ -9,7 +9,7 @@ const PHRASES = [
   'The answer is 6.',
   '{"name":"calculator","arguments":{"expression":"7*8"}}',
   // What the model reads about a broken call; the parts that vary are written in characters.
-  'the tool call is not valid JSON: the text ends at position 9, where , or } is needed',
+  "the tool call is not valid JSON: Expected ',' or '}' after property value in JSON at position 9",
   'the tool call is not closed: </tool_call> is missing',
   "Error executing tool 'calculator': not one operation on two numbers",
 ];

@@ -34,14 +34,14 @@ test('a text has a fault exactly where JSON.parse refuses it', () => {
 });
 
 test.each([
-  ['{"a": 1,}', 'there is "}" at position 8, where a name in double quotes is needed'],
-  ['{"a" 1}', 'there is "1" at position 5, where : is needed'],
-  ['{"a": 1', 'the text ends at position 7, where , or } is needed'],
-  ['[1 2]', 'there is "2" at position 3, where , or ] is needed'],
-  ['{"a": 1} x', 'there is "x" at position 9, where the end is needed'],
-  ['"a', 'the text ends at position 2, where a character of a string or " is needed'],
-  ['"\\q"', 'there is "\\\\" at position 1, where a known escape is needed'],
-  ['', 'the text ends at position 0, where a value is needed'],
+  ['{"a": 1,}', 'Expected double-quoted property name in JSON at position 8'],
+  ['{"a" 1}', "Expected ':' after property name in JSON at position 5"],
+  ['{"a": 1', "Expected ',' or '}' after property value in JSON at position 7"],
+  ['[1 2]', "Expected ',' or ']' after array element in JSON at position 3"],
+  ['{"a": 1} x', 'Expected the end in JSON at position 9'],
+  ['"a', 'Expected the end of a string in JSON at position 2'],
+  ['"\\q"', 'Expected a known escape in JSON at position 1'],
+  ['', 'Expected a value in JSON at position 0'],
 ])('%s: %s', (text, fault) => {
   expect(jsonFault(text)).toBe(fault);
 });

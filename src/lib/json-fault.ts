@@ -1,13 +1,11 @@
 /**
- * Why a text is not JSON, in our own words: those of `JSON.parse` differ between versions of Node, and a model that reads
+ * Why a text is not JSON, in words that are ours: those of `JSON.parse` differ between versions of Node, and a model that reads
  * them would be trained on other tokens. Undefined where the text is JSON.
  */
 export function jsonFault(text: string): string | undefined {
   const fault = new Scan(text).document();
   if (fault === undefined) return undefined;
-  const { at, wanted } = fault;
-  const found = at >= text.length ? 'the text ends' : `there is ${JSON.stringify([...text.slice(at)][0])}`;
-  return `${found} at position ${at}, where ${wanted} is needed`;
+  return `Expected ${fault.wanted} in JSON at position ${fault.at}`;
 }
 
 interface Fault {
@@ -41,9 +39,9 @@ class Scan {
     this.#take(SPACE);
     switch (this.#text[this.#at]) {
       case '{':
-        return this.#list('}', () => this.#member());
+        return this.#list('}', 'property value', () => this.#member());
       case '[':
-        return this.#list(']', () => this.#value());
+        return this.#list(']', 'array element', () => this.#value());
       case '"':
         return this.#string();
       default:
@@ -52,7 +50,7 @@ class Scan {
   }
 
   /** From its opening bracket to its closing one. */
-  #list(close: string, item: () => Fault | undefined): Fault | undefined {
+  #list(close: string, after: string, item: () => Fault | undefined): Fault | undefined {
     this.#at++;
     this.#take(SPACE);
     if (this.#skip(close)) return undefined;
@@ -61,17 +59,17 @@ class Scan {
       if (fault) return fault;
       this.#take(SPACE);
       if (this.#skip(close)) return undefined;
-      if (!this.#skip(',')) return this.#wants(`, or ${close}`);
+      if (!this.#skip(',')) return this.#wants(`',' or '${close}' after ${after}`);
     }
   }
 
   #member(): Fault | undefined {
     this.#take(SPACE);
-    if (this.#text[this.#at] !== '"') return this.#wants('a name in double quotes');
+    if (this.#text[this.#at] !== '"') return this.#wants('double-quoted property name');
     const fault = this.#string();
     if (fault) return fault;
     this.#take(SPACE);
-    return this.#skip(':') ? this.#value() : this.#wants(':');
+    return this.#skip(':') ? this.#value() : this.#wants("':' after property name");
   }
 
   #string(): Fault | undefined {
@@ -79,7 +77,7 @@ class Scan {
     do this.#take(PLAIN);
     while (this.#take(ESCAPE));
     if (this.#skip('"')) return undefined;
-    return this.#wants(this.#text[this.#at] === '\\' ? 'a known escape' : 'a character of a string or "');
+    return this.#wants(this.#text[this.#at] === '\\' ? 'a known escape' : 'the end of a string');
   }
 
   #take(pattern: RegExp): boolean {

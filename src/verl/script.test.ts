@@ -4,7 +4,7 @@ import { readScript } from './script.ts';
 const read = (text: string, environment: Record<string, string> = { HOME: '/home/me' }) =>
   readScript(text, 'run.sh', {
     environment,
-    directory: '/work/verl',
+    directory: '/projects/verl',
     now: new Date('2026-03-04T05:06:07Z'),
   });
 
@@ -33,7 +33,7 @@ python3 -m verl.trainer.main_ppo \\
     trainer.total_epochs=15 $@ > run.log 2>&1 &
 `;
   expect(read(script)).toEqual({
-    configPath: '/work/verl/examples/config',
+    configPath: '/projects/verl/examples/config',
     configName: 'gsm8k_multiturn_grpo',
     overrides: [
       'data.max_prompt_length=2048',
