@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { scriptedEngine } from '../../testing/scripted-engine.ts';
 import { virtualClock } from '../../testing/virtual-clock.ts';
+import { generateWhole } from '../agent/whole-reply.ts';
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GenerateRequest } from '../inference/server.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
@@ -101,4 +102,48 @@ test('the gateway is as able as its least able server', async () => {
   );
   expect((await gateway(servers).info()).contextTokens).toBe(512);
   expect(() => gateway([])).toThrow(ConfigError);
+});
+
+test('a server that is lost in the middle of a stream leaves what was told, and nothing is told twice', async () => {
+  const clock = virtualClock();
+  const whole = scriptedEngine({
+    tokenizer,
+    clock,
+    reply: ({ text }) => 'streamed'.slice(text.length - 'hello'.length),
+  });
+  const breaking = {
+    ...whole,
+    generate: (asked: GenerateRequest) => {
+      let told = 0;
+      return whole.generate({
+        ...asked,
+        onTokens: (ids, logprobs) => {
+          if (++told > 3) throw new EngineError('connection cut');
+          asked.onTokens?.(ids, logprobs);
+        },
+      });
+    },
+  };
+  const front = gateway([breaking, whole], { clock });
+  await front.update({ kind: 'disk', version: 3, path: '' });
+  let heard = '';
+  const asked = {
+    ...request('a'),
+    signal: new AbortController().signal,
+    onTokens: (ids: Int32Array) => {
+      heard += tokenizer.decode(ids);
+    },
+  };
+  const partial = await front.generate(asked);
+  expect([tokenizer.decode(partial.ids), partial.finish, partial.versions]).toEqual([
+    'str',
+    'abort',
+    [{ from: 0, version: 3 }],
+  ]);
+  expect(front.status().map(({ failures }) => failures)).toEqual([1, 0]);
+  heard = '';
+  const { ids, logprobs, finish } = await generateWhole(front, { ...asked, trajectory: 'b' }, clock);
+  expect([tokenizer.decode(ids), heard, finish]).toEqual(['streamed\0', 'streamed\0', 'stop']);
+  expect(logprobs).toHaveLength(9);
+  expect(front.status().map(({ failures }) => failures > 1)).toEqual([true, false]);
 });

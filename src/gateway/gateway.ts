@@ -21,6 +21,7 @@ import { countReply, type Member, type MemberStatus, statusOf } from './member.t
 import { firstCome } from './policies/first-come.ts';
 import { type RouteRules, route } from './route.ts';
 import type { Policy } from './scheduling-view.ts';
+import { ToldTokens } from './told-tokens.ts';
 
 /** How requests are spread over servers, retried and limited. */
 export interface GatewayOptions extends Partial<RouteRules> {
@@ -173,6 +174,8 @@ export class Gateway implements InferenceServer {
       open.tries++;
       open.server = member.name;
       const waitedMs = this.#clock.now() - asked;
+      const told = new ToldTokens();
+      const listened = told.listen(request, () => member.version ?? 0);
       let reply: GenerateResult | undefined;
       let wait: number;
       try {
@@ -180,8 +183,8 @@ export class Gateway implements InferenceServer {
         if (this.#whileUpdating === 'wait' && member.updating)
           await this.#fleet.untilUpdated(member, request.signal);
         const answer = await (this.#requestMs === Number.POSITIVE_INFINITY
-          ? member.server.generate(request)
-          : this.#inTime(member, request));
+          ? member.server.generate(listened)
+          : this.#inTime(member, listened));
         this.#fleet.checkVersion(member, answer, sent);
         countReply(member, answer);
         reply = answer;
@@ -191,6 +194,13 @@ export class Gateway implements InferenceServer {
         if (request.signal?.aborted) throw error instanceof EngineError ? error : request.signal.reason;
         if (error instanceof ConfigError || isRefusal(error)) throw error; // wrong everywhere
         last = error;
+        const partial = told.partial(request);
+        if (partial) {
+          await this.#countFailure(request, [{ member, error }]);
+          countReply(member, partial);
+          reply = partial;
+          return { ...partial, server: member.name, ...(this.#admission && { waitedMs }) };
+        }
         if (isBusy(error) && this.#clock.now() - asked < BUSY_MS) {
           wait = Math.min(this.#backoffMs * 2 ** busyTries++, LONGEST_BUSY_MS);
         } else {

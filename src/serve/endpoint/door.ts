@@ -24,6 +24,8 @@ export interface DoorOptions extends SessionOptions {
 
 /** A long dialogue with images is a few megabytes. */
 const MOST_BODY_BYTES = 32 * 2 ** 20;
+/** Longer than clients keep a connection for their next request (90 s at most): the side that closes first must be theirs. */
+const KEEP_ALIVE_MS = 120_000;
 /** How each of the latest trajectories ended, for clients that come too late. */
 const REMEMBERED_ENDS = 4096;
 
@@ -139,6 +141,7 @@ class EndpointDoor implements Door {
             requestTimeout: 1000 * secondsPerBody,
             headersTimeout: 1000 * secondsPerBody,
             connectionsCheckingInterval: Math.min(30_000, 250 * secondsPerBody),
+            keepAliveTimeout: KEEP_ALIVE_MS,
           },
         },
         () => resolve(server as Server),
