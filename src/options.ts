@@ -46,6 +46,8 @@ export interface RunParts<T = Task> {
   /** Stops the run at once; such a run can be resumed. To finish the step first, break out of the loop. */
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
+  /** Sentences that cannot wait for the next report: a full disk, a damaged checkpoint. Without it they are warnings of Node. */
+  readonly onNotice?: ((notice: string) => void) | undefined;
 }
 
 /** A run file that passed values, or the options that YAML and overrides gave. */
@@ -82,6 +84,7 @@ const PART_NAMES: readonly (keyof RunParts)[] = [
   'config',
   'signal',
   'onProgress',
+  'onNotice',
 ];
 
 /** Fills in defaults and checks every value; throws a ConfigError with the option's path and what would be right. */

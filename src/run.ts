@@ -8,6 +8,7 @@ import type { RolloutOptions } from './rollout/options.ts';
 import type { Checkpoints } from './run/checkpoints.ts';
 import type { Notices } from './run/notices.ts';
 import type { Records } from './run/records.ts';
+import type { Room } from './run/room.ts';
 import type { Timings } from './run/timings.ts';
 import { updateOptions } from './run/update-options.ts';
 import type { PublishedUpdate, Weights } from './run/weights.ts';
@@ -53,6 +54,7 @@ export interface RunOwners<T extends object> {
   readonly weights: Weights;
   readonly checkpoints: Checkpoints<T>;
   readonly records: Records;
+  readonly room: Room;
   readonly notices: Notices;
   readonly timings: Timings;
   readonly activity: Activity;
@@ -129,10 +131,10 @@ export class Run<T extends object> {
 
   /** Writes the step's trajectories and metrics; the step is then done. */
   async record({ groups = [], metrics = {}, update, evaluations }: DoneStep<T>): Promise<StepReport<T>> {
-    const { options, records, timings, notices, sampler, checkpoints, source } = this.#owners;
+    const { options, records, room, timings, notices, sampler, checkpoints, source } = this.#owners;
     const step = update ? this.#step + 1 : this.#step;
     const plain = groups as readonly Group[];
-    await records.writeTrajectories(step, plain, update);
+    await room.during(`step ${step}`, () => records.writeTrajectories(step, plain, update));
     const rolledOut = groups.length > 0 ? rolloutMetrics(plain) : {};
     const tokens = rolledOut['perf/total_num_tokens'];
     const timed = timings.endStep();
@@ -157,9 +159,11 @@ export class Run<T extends object> {
         ...(update ? notices.ofUpdate(groups.length, update) : []),
         ...notices.ofStep(step, all, plain),
         ...records.takeTrackerNotices(),
+        ...(await room.notices()),
       ],
     };
-    await records.writeMetrics({ step, seconds: report.seconds, metrics: all }, plain);
+    const line = { step, seconds: report.seconds, metrics: all };
+    await room.during(`step ${step}`, () => records.writeMetrics(line, plain));
     sampler.update(groups.map((group) => ({ index: group.taskIndex, success: successOf(group) })));
     this.#step = step;
     checkpoints.endStep({ step, schedule: source.state(), sampler: sampler.state() });

@@ -5,8 +5,10 @@ import { embedded } from './engine/embedded.ts';
 import { ConfigError, DatasetError } from './errors.ts';
 import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
-import type { Progress } from './options.ts';
+import { type Progress, resolvePlain } from './options.ts';
 import { openChatFormat } from './run/chat-format.ts';
+import { teller } from './run/open-parts.ts';
+import { Room } from './run/room.ts';
 import { untrainedTokensNotice } from './run/untrained-tokens.ts';
 import { learningRateShare, type Schedule } from './training/learning-rate.ts';
 import type { AdamOptions, TrainerFactory } from './training/trainer.ts';
@@ -108,13 +110,13 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
   let step = resumed?.step ?? 0;
   let checkpointed = step;
   let model = resumed?.path;
+  const tell = teller({});
+  const room = new Room({ directory: runDir, clock, signal, ...resolvePlain({}).disk, tell });
+  for (const damage of resumed?.damaged ?? []) tell(`${damage}; training continues from step ${step}`);
   const checkpoint = async () => {
-    model = await writeCheckpoint(
-      runDir,
-      step,
-      { sampler: sampler.state() },
-      (folder) => trainer.save(folder),
-      keep,
+    const state = { sampler: sampler.state() };
+    model = await room.during(`the checkpoint of step ${step}`, () =>
+      writeCheckpoint(runDir, step, state, (folder) => trainer.save(folder), keep),
     );
     checkpointed = step;
   };
@@ -143,7 +145,8 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
           options.onProgress?.({ step: step + 1, phase: 'training', done, total }),
       });
       step++;
-      await appendMetrics(runDir, { step, seconds: clock.now() / 1000, metrics });
+      const line = { step, seconds: clock.now() / 1000, metrics };
+      await room.during(`step ${step}`, () => appendMetrics(runDir, line));
       if (step === steps || (every > 0 && step % every === 0)) await checkpoint();
       const notice = step === 1 && hasTools ? untrainedTokensNotice(directory, format) : undefined;
       yield { step, steps, metrics, model, notices: notice === undefined ? [] : [notice] };

@@ -53,7 +53,7 @@ export async function driveTraining<T extends object>(
   if (!process.stdout.isTTY) process.on('SIGHUP', ignore);
   let finished = false;
   try {
-    for await (const report of train({ ...options, signal, onProgress })) {
+    for await (const report of train({ onNotice: display.say, ...options, signal, onProgress })) {
       display.step(report as StepReport<never>);
       onStep?.(report);
       finished = report.step === report.steps;

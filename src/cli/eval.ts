@@ -94,6 +94,8 @@ async function evaluateModel(model: string, options: ResolvedOptions, flags: Eva
   if (Object.keys(sets).length === 0)
     throw new ConfigError('the run file has no `validation` tasks to evaluate on');
   const checkpoint = await readLatestCheckpoint(model);
+  for (const damage of checkpoint?.damaged ?? [])
+    console.error(`${damage}; step ${checkpoint!.step} is taken`);
   const { server, format, images, limits } = await openPolicy(checkpoint?.path ?? model, {
     ...options,
     ...(flags.url

@@ -17,6 +17,7 @@ const GROUPS: Record<string, Record<string, () => Promise<Register>>> = {
   },
   'Look at a run': {
     status: async () => (await import('./status.ts')).registerStatus,
+    verify: async () => (await import('./verify.ts')).registerVerify,
     report: async () => (await import('./report.ts')).registerReport,
     chat: async () => (await import('./chat.ts')).registerChat,
     fork: async () => (await import('./fork.ts')).registerFork,

@@ -27,7 +27,7 @@ export async function readOrigin(run: string): Promise<RunOrigin> {
 /** The run's newest checkpoint, or else the model it started from. */
 export async function modelOf(run: string): Promise<string> {
   const { model } = await readOrigin(run);
-  return (await readLatestCheckpoint(ownerOf(resolve(run))))?.path ?? model;
+  return (await readLatestCheckpoint(ownerOf(resolve(run)), 'sizes'))?.path ?? model;
 }
 
 /** Evaluations and forks are in folders of their run, which has the checkpoints. */

@@ -188,6 +188,23 @@ export const PLAIN = {
     ),
     keep: setting(wholeFrom(1), 2, 'Keep two: the latest, and one to fall back to.'),
   },
+  disk: {
+    gigabytes: setting(
+      aboveOrInfinity(0),
+      Number.POSITIVE_INFINITY,
+      'The most that the run directory may take. Beyond it discarded steps, then trajectories of the oldest steps, then all checkpoints but the newest are removed when a checkpoint is written.',
+    ),
+    warnBelowGigabytes: setting(
+      atLeast(0),
+      1,
+      'Less free space than this, or than two checkpoints take, is told with the step.',
+    ),
+    hoursForRoom: setting(
+      atLeast(0),
+      24,
+      'A run over a full disk waits this long for room, and goes on by itself; 0 stops at once.',
+    ),
+  },
   failures: {
     tolerateShare: setting(
       between(0, 1),

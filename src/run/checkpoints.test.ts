@@ -6,6 +6,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Activity } from '../lib/activity.ts';
 import { realClock } from '../lib/clock.ts';
 import { Checkpoints } from './checkpoints.ts';
+import { Room } from './room.ts';
 import { Timings } from './timings.ts';
 import type { Weights } from './weights.ts';
 
@@ -36,10 +37,12 @@ function slowDisk() {
   return { weights: weights as unknown as Weights, end: (isWritten: boolean) => ends.shift()!(isWritten) };
 }
 
-function checkpointsOf(weights: Weights) {
+function checkpointsOf(weights: Weights, told: string[] = []) {
   const clock = realClock();
   const timings = new Timings(clock, 0, new Activity(clock));
-  const checkpoints = new Checkpoints({ runDir, keep: 2, step: 0 }, weights, timings);
+  const disk = { gigabytes: Number.POSITIVE_INFINITY, warnBelowGigabytes: 0, hoursForRoom: 1 };
+  const room = new Room({ directory: runDir, clock, ...disk, tell: (notice) => told.push(notice) });
+  const checkpoints = new Checkpoints({ runDir, keep: 2, step: 0 }, weights, timings, room);
   const standing = { schedule: { finished: [] }, sampler: {} };
   const take = (step: number) => {
     checkpoints.beginUpdate();
@@ -76,4 +79,23 @@ test('a state that was lost while it was written leaves no checkpoint, and the l
   expect(existsSync(join(runDir, 'checkpoints', 'global_step_1.partial'))).toBe(false);
   await checkpoints.finish();
   expect(await latest()).toContain('global_step_1');
+});
+
+test('a checkpoint that does not fit while training has moved on is told, and the one before stays', async () => {
+  const { weights, end } = slowDisk();
+  const told: string[] = [];
+  const { checkpoints, take } = checkpointsOf(weights, told);
+  take(1);
+  await checkpoints.begin();
+  end(true);
+  await checkpoints.settle();
+  const full = async () => ({ written: Promise.reject(new Error('ENOSPC: no space left on device, write')) });
+  weights.startSaving = full;
+  take(2);
+  await checkpoints.begin();
+  await checkpoints.settle();
+  expect(await latest()).toContain('global_step_1');
+  expect(told).toEqual([expect.stringContaining('step 2 gets no checkpoint')]);
+  await checkpoints.finish(); // there is room again
+  expect(await latest()).toContain('global_step_2');
 });

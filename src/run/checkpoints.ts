@@ -1,8 +1,10 @@
 import type { SamplerState } from '../dataset/sampler.ts';
+import { isDiskFull } from '../lib/files.ts';
 import type { ScheduleState } from '../modes/group-source.ts';
 import type { Group } from '../types.ts';
 import { writeGroups } from '../watch/checkpoint-groups.ts';
 import { writeCheckpoint } from '../watch/run-directory.ts';
+import type { Room } from './room.ts';
 import { type RunState, savedSchedule } from './saved-state.ts';
 import type { Timings } from './timings.ts';
 import type { Weights } from './weights.ts';
@@ -20,6 +22,7 @@ export class Checkpoints<T> {
   readonly #keep: number;
   readonly #weights: Weights;
   readonly #timings: Timings;
+  readonly #room: Room;
   #written: number;
   /** Undefined while an update is in progress: the weights then belong to no step. */
   #standing: Standing<T> | undefined;
@@ -30,12 +33,14 @@ export class Checkpoints<T> {
     { runDir, keep, step }: { readonly runDir: string; readonly keep: number; readonly step: number },
     weights: Weights,
     timings: Timings,
+    room: Room,
   ) {
     this.#runDir = runDir;
     this.#keep = keep;
     this.#written = step;
     this.#weights = weights;
     this.#timings = timings;
+    this.#room = room;
   }
 
   /** An update begins. */
@@ -57,15 +62,26 @@ export class Checkpoints<T> {
     const standing = this.#unwritten();
     if (!standing) return;
     let onTaken = () => {};
+    let isTaken = false;
     const taken = new Promise<void>((resolve) => {
       onTaken = resolve;
     });
-    const done = this.#write(standing, async (folder) => {
-      const saving = await this.#weights.startSaving(folder);
-      if (!saving) return true;
-      onTaken();
-      return saving.written;
-    });
+    const write = () =>
+      this.#write(standing, async (folder) => {
+        const saving = await this.#weights.startSaving(folder);
+        if (!saving) return true;
+        isTaken = true;
+        onTaken();
+        return saving.written;
+      }).catch((error: unknown) => {
+        // The weights have moved on, so this one is not tried again.
+        if (!isTaken || !isDiskFull(error)) throw error;
+        this.#room.tell(
+          `the disk of ${this.#runDir} is full: step ${standing.step} gets no checkpoint, the one before stays`,
+        );
+        return false;
+      });
+    const done = this.#room.during(`the checkpoint of step ${standing.step}`, write);
     done.catch(() => {}); // thrown by `settle`
     this.#writing = { step: standing.step, done };
     await this.#timings.time('save_checkpoint', () => Promise.race([taken, done]));
@@ -83,11 +99,13 @@ export class Checkpoints<T> {
     await this.settle();
     const standing = this.#unwritten();
     if (!standing) return;
-    await this.#timings.time('save_checkpoint', () =>
+    const write = () =>
       this.#write(standing, async (folder) => {
         await this.#weights.save(folder);
         return true;
-      }),
+      });
+    await this.#timings.time('save_checkpoint', () =>
+      this.#room.during(`the checkpoint of step ${standing.step}`, write),
     );
     this.#written = standing.step;
   }
@@ -116,6 +134,8 @@ export class Checkpoints<T> {
       ]);
       return isSaved;
     };
-    return (await writeCheckpoint(this.#runDir, step, state, fill, this.#keep)) !== undefined;
+    const path = await writeCheckpoint(this.#runDir, step, state, fill, this.#keep);
+    if (path !== undefined) await this.#room.checkpointed(path);
+    return path !== undefined;
   }
 }

@@ -176,10 +176,19 @@ async function openDirectory<T extends object>(options: ResolvedOptions<T>): Pro
     throw new ConfigError(`${runDir} holds no run to resume; leave out resume (--resume) to start one there`);
   }
   const checkpoint = await readLatestCheckpoint(runDir);
+  for (const damage of checkpoint?.damaged ?? []) {
+    teller(options)(
+      `${damage}; the run continues from step ${checkpoint!.step}, and repeats what came after`,
+    );
+  }
   await discardPast(runDir, checkpoint?.step ?? -1, new Date().toISOString().replaceAll(':', '-'));
   await writeOptions(runDir, described);
   return checkpoint;
 }
+
+/** Says a sentence that cannot wait for the next report. */
+export const teller = <T>({ onNotice }: Pick<ResolvedOptions<T>, 'onNotice'>) =>
+  onNotice ?? ((notice: string) => process.emitWarning(notice, 'RollcallWarning'));
 
 /** Whether new weights may reach servers while they work on training groups. */
 const overlaps = <T>({ mode }: Pick<ResolvedOptions<T>, 'mode'>) =>

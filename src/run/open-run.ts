@@ -11,9 +11,10 @@ import { keepGroup } from '../training/algorithm.ts';
 import { CANARIES } from './attest.ts';
 import { Checkpoints } from './checkpoints.ts';
 import { Notices } from './notices.ts';
-import { openParts, type Parts } from './open-parts.ts';
+import { openParts, type Parts, teller } from './open-parts.ts';
 import { Records } from './records.ts';
 import { rolloutOptions } from './rollout-options.ts';
+import { Room } from './room.ts';
 import { readSchedule, runStateOf } from './saved-state.ts';
 import { Timings } from './timings.ts';
 import { Weights } from './weights.ts';
@@ -88,6 +89,14 @@ async function assemble<T extends object>(
     resumed && (await readSchedule<T>(resumed, sampler)),
   );
   const timings = new Timings(clock, saved?.seconds ?? 0, activity);
+  const room = new Room({
+    directory: runDir,
+    clock,
+    activity,
+    signal,
+    ...options.disk,
+    tell: teller(options),
+  });
   return new Run<T>({
     options,
     algorithm,
@@ -95,8 +104,9 @@ async function assemble<T extends object>(
     sampler,
     source,
     weights,
-    checkpoints: new Checkpoints<T>({ runDir, keep: options.checkpoints.keep, step }, weights, timings),
+    checkpoints: new Checkpoints<T>({ runDir, keep: options.checkpoints.keep, step }, weights, timings, room),
     records,
+    room,
     notices: new Notices({
       tasksPerStep,
       hasTools: agent.tools.length > 0,

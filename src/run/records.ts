@@ -15,6 +15,7 @@ import {
   watchServers,
   writeServerSamples,
 } from '../watch/server-samples.ts';
+import { appendChecksums } from '../watch/step-checksums.ts';
 import type { Tracker } from '../watch/tracker.ts';
 import { trackerMemory } from '../watch/trackers/memory.ts';
 import { startTracking, type Tracking } from '../watch/trackers/tracking.ts';
@@ -120,6 +121,7 @@ export class Records {
     line: { readonly step: number; readonly seconds: number; readonly metrics: Metrics },
     groups: readonly Group[],
   ): Promise<void> {
+    await appendChecksums(this.#runDir, line.step);
     await appendMetrics(this.#runDir, line);
     this.#tracking.log({ ...line, time: Date.now() });
     this.#tracking.trace([...groups.flatMap(({ attempts }) => attempts), ...this.#evaluated]);

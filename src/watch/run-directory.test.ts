@@ -69,6 +69,48 @@ describe('checkpoints', () => {
   });
 });
 
+describe('a checkpoint that changed on the disk', () => {
+  const inside = (step: number, file: string) =>
+    join(runPaths(directory).checkpoints, `global_step_${step}`, file);
+  beforeEach(async () => {
+    for (const step of [1, 2])
+      await writeCheckpoint(directory, step, { version: step }, fill(`weights ${step}`), 2);
+  });
+
+  test.each([
+    ['a flipped bit', () => writeFile(inside(2, 'weights'), 'weights 3'), /weights has other bytes/],
+    ['a cut file', () => writeFile(inside(2, 'weights'), 'weig'), /weights has 4 bytes where 9 were written/],
+    ['a file that is gone', () => rm(inside(2, 'weights')), /weights is missing/],
+    ['a state that is cut', () => writeFile(inside(2, 'state.json'), '{"st'), /state.json has 4 bytes/],
+    ['a manifest that is gone', () => rm(inside(2, 'manifest.json')), /manifest.json is missing/],
+    ['an empty manifest', () => writeFile(inside(2, 'manifest.json'), ''), /manifest.json cannot be read/],
+  ])('%s is named, and the one before is taken', async (_, damage, named) => {
+    await damage();
+    const found = await readLatestCheckpoint(directory);
+    expect(found).toMatchObject({ step: 1, state: { version: 1 } });
+    expect(found!.damaged).toEqual([expect.stringMatching(named)]);
+  });
+
+  test('when every one is damaged, all are named', async () => {
+    for (const step of [1, 2]) await writeFile(inside(step, 'weights'), 'x');
+    await expect(readLatestCheckpoint(directory)).rejects.toThrow(/step 2 is damaged.*step 1 is damaged/);
+  });
+
+  test('what was discarded with it is out of the way of the next', async () => {
+    await discardPast(directory, 1, 'stamp');
+    expect(await listCheckpoints(directory)).toEqual([1]);
+    expect(await readFile(join(runPaths(directory).discarded, 'stamp/global_step_2/weights'), 'utf8')).toBe(
+      'weights 2',
+    );
+  });
+
+  test('one of an earlier version, which has no checksums, is taken as it is', async () => {
+    await rm(inside(2, 'manifest.json'));
+    await writeFile(inside(2, 'state.json'), '{"format":2,"step":2}');
+    expect(await readLatestCheckpoint(directory)).toMatchObject({ step: 2, damaged: [] });
+  });
+});
+
 test('what lies past the checkpoint moves to discarded', async () => {
   for (const step of [1, 2, 3]) {
     await appendMetrics(directory, line(step));

@@ -1,20 +1,22 @@
 import { existsSync } from 'node:fs';
-import { appendFile, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
 import { ConfigError } from '../errors.ts';
-import { isMissing, readJsonLines, writeFileAtomically } from '../lib/files.ts';
+import { appendDurably, isMissing, readJsonLines, syncFolder, writeFileAtomically } from '../lib/files.ts';
 import type { Metrics } from '../types.ts';
+import { checkManifest, type Thoroughness, writeManifest } from './manifest.ts';
 
 /**
  * The run directory is the contract: all that shows, resumes or exports a run reads only this.
  *
  *   options.json                    resolved options, the config module's hash, git commit
  *   metrics.jsonl                   one line a step
+ *   checksums.jsonl                 one line a step: size and SHA-256 of its files (step-checksums.ts)
  *   trajectories/step_N.*           what was said and sampled (trajectory-store.ts)
  *   evaluations/SET/                trajectories of a validation set, laid out as here (evaluation-store.ts)
  *   blobs/                          images by hash
  *   servers/server-PORT.log         what servers printed that the run started
- *   checkpoints/global_step_N/      weights, optimizer, state.json; written beside and renamed
+ *   checkpoints/global_step_N/      weights, optimizer, state.json, manifest.json; written beside and renamed
  *   checkpoints/latest              the name of the newest complete one
  *   end.json                        how the run ended (run-end.ts)
  *   status.json                     what the run is doing, while it lives (run-status.ts)
@@ -22,7 +24,8 @@ import type { Metrics } from '../types.ts';
  *   set-aside/                      batches with a number that was not finite, for `rollcall replay`
  *   discarded/                      what lay past the checkpoint when the run was resumed
  *
- * Every JSON file carries `format`. A torn last line is skipped by every reader.
+ * Every JSON file carries `format`. A torn last line is skipped by every reader. What a step or a checkpoint has written is
+ * on the disk before the next begins to depend on it: a power cut takes back the step in progress, and no more.
  */
 export const RUN_FORMAT = 2;
 
@@ -36,6 +39,7 @@ export interface StepMetrics {
 export const runPaths = (directory: string) => ({
   options: join(directory, 'options.json'),
   metrics: join(directory, 'metrics.jsonl'),
+  checksums: join(directory, 'checksums.jsonl'),
   trajectories: join(directory, 'trajectories'),
   evaluations: join(directory, 'evaluations'),
   blobs: join(directory, 'blobs'),
@@ -64,8 +68,11 @@ export async function createRunDirectory(directory: string, options: unknown): P
   }
   await mkdir(paths.trajectories, { recursive: true });
   await mkdir(paths.checkpoints, { recursive: true });
+  await rm(paths.checksums, { force: true });
+  await writeFileAtomically(paths.metrics, '');
+  // Last: a directory with options can be resumed.
   await writeOptions(directory, options);
-  await writeFile(paths.metrics, '');
+  await syncFolder(dirname(resolve(directory)));
 }
 
 export async function writeOptions(directory: string, options: unknown): Promise<void> {
@@ -76,7 +83,7 @@ export async function writeOptions(directory: string, options: unknown): Promise
 }
 
 export async function appendMetrics(directory: string, line: StepMetrics): Promise<void> {
-  await appendFile(runPaths(directory).metrics, `${JSON.stringify({ format: RUN_FORMAT, ...line })}\n`);
+  await appendDurably(runPaths(directory).metrics, `${JSON.stringify({ format: RUN_FORMAT, ...line })}\n`);
 }
 
 export async function readMetrics(directory: string): Promise<StepMetrics[]> {
@@ -85,8 +92,8 @@ export async function readMetrics(directory: string): Promise<StepMetrics[]> {
 
 /**
  * Writes a checkpoint: `fill` puts weights and optimizer into a folder that gets its real name only when it is
- * complete. Then `latest` points to it, and all but the newest `keep` are removed. Where `fill` gives false, what it wrote
- * is not whole: it is removed, and the checkpoint before stays the latest.
+ * complete and on the disk. Then `latest` points to it, and all but the newest `keep` are removed. Where `fill` gives false,
+ * what it wrote is not whole: it is removed, and the checkpoint before stays the latest.
  */
 export async function writeCheckpoint(
   directory: string,
@@ -101,21 +108,35 @@ export async function writeCheckpoint(
   const final = join(checkpoints, name);
   await rm(partial, { recursive: true, force: true });
   await mkdir(partial, { recursive: true });
-  if ((await fill(partial)) === false) {
-    await rm(partial, { recursive: true, force: true });
-    return undefined;
+  try {
+    if ((await fill(partial)) === false) {
+      await rm(partial, { recursive: true, force: true });
+      return undefined;
+    }
+    await writeFileAtomically(
+      join(partial, 'state.json'),
+      `${JSON.stringify({ format: RUN_FORMAT, step, manifest: true, ...state }, null, 2)}\n`,
+    );
+    await writeManifest(partial);
+    await rm(final, { recursive: true, force: true });
+    await rename(partial, final);
+  } catch (error) {
+    await rm(partial, { recursive: true, force: true }).catch(() => {}); // it may be what fills the disk
+    throw error;
   }
-  await writeFileAtomically(
-    join(partial, 'state.json'),
-    `${JSON.stringify({ format: RUN_FORMAT, step, ...state }, null, 2)}\n`,
-  );
-  await rm(final, { recursive: true, force: true });
-  await rename(partial, final);
+  await syncFolder(checkpoints);
   await writeFileAtomically(latest, `${name}\n`);
-  for (const old of (await listCheckpoints(directory)).slice(0, -keep)) {
-    await rm(join(checkpoints, checkpointName(old)), { recursive: true, force: true });
-  }
+  await removeOldCheckpoints(directory, keep);
   return final;
+}
+
+/** Leaves the newest `keep`. */
+export async function removeOldCheckpoints(directory: string, keep: number): Promise<number[]> {
+  const old = (await listCheckpoints(directory)).slice(0, -keep);
+  for (const step of old) {
+    await rm(join(runPaths(directory).checkpoints, checkpointName(step)), { recursive: true, force: true });
+  }
+  return old;
 }
 
 /** Steps with a complete checkpoint, oldest first. */
@@ -136,21 +157,52 @@ export interface Checkpoint {
   readonly step: number;
   readonly path: string;
   readonly state: Readonly<Record<string, unknown>>;
+  /** Checkpoints that would have been taken before this one, each with what is wrong with it. */
+  readonly damaged: readonly string[];
 }
 
-/** The checkpoint that `latest` names; if that one is gone, the newest complete one; if none, undefined. */
-export async function readLatestCheckpoint(directory: string): Promise<Checkpoint | undefined> {
-  const { latest, checkpoints } = runPaths(directory);
-  const steps = await listCheckpoints(directory);
+/**
+ * The checkpoint that `latest` names; if that one is gone or damaged, the newest that is sound; if none, undefined. Every
+ * byte is compared with the checksums, unless only sizes are asked for.
+ */
+export async function readLatestCheckpoint(
+  directory: string,
+  thoroughness: Thoroughness = 'checksums',
+): Promise<Checkpoint | undefined> {
+  const { latest } = runPaths(directory);
+  const steps = (await listCheckpoints(directory)).reverse();
   const named = await readFile(latest, 'utf8').then(
     (text) => Number(/global_step_(\d+)/.exec(text)?.[1]),
     () => Number.NaN,
   );
-  const step = steps.includes(named) ? named : steps.at(-1);
-  if (step === undefined) return undefined;
-  const path = join(checkpoints, checkpointName(step));
-  const state = JSON.parse(await readFile(join(path, 'state.json'), 'utf8')) as Record<string, unknown>;
-  return { step, path, state };
+  const damaged: string[] = [];
+  for (const step of [...steps.filter((one) => one === named), ...steps.filter((one) => one !== named)]) {
+    const { faults, path, state } = await checkCheckpoint(directory, step, thoroughness);
+    if (faults.length === 0) return { step, path, state, damaged };
+    damaged.push(`the checkpoint of step ${step} is damaged: ${faults.join('; ')}`);
+  }
+  if (damaged.length === 0) return undefined;
+  throw new ConfigError(
+    `${damaged.join('; ')}; no other is left in ${directory}: restore one from a copy, or delete its folder checkpoints/ to begin again from the first step`,
+  );
+}
+
+/** What is wrong with a checkpoint; one of an earlier version has no checksums. */
+export async function checkCheckpoint(directory: string, step: number, thoroughness: Thoroughness) {
+  const path = join(runPaths(directory).checkpoints, checkpointName(step));
+  const manifest = await checkManifest(path, thoroughness);
+  const faults = manifest === 'none' ? [] : [...manifest.faults];
+  let state: Readonly<Record<string, unknown>> = {};
+  try {
+    state = JSON.parse(await readFile(join(path, 'state.json'), 'utf8')) as Record<string, unknown>;
+    if (manifest === 'none' && state['manifest'] === true) faults.push('manifest.json is missing');
+    if (state['step'] !== step) faults.push(`state.json is of step ${JSON.stringify(state['step'])}`);
+  } catch (error) {
+    if (!faults.some((fault) => fault.startsWith('state.json')))
+      faults.push(isMissing(error) ? 'state.json is missing' : 'state.json is not JSON');
+  }
+  const { files = 0, bytes = 0 } = manifest === 'none' ? {} : manifest;
+  return { path, state, faults, files, bytes, hasChecksums: manifest !== 'none' };
 }
 
 /** Moves everything after `step` into `discarded/`, so that a resumed run never shows two versions of one step. */
@@ -168,8 +220,17 @@ export async function discardPast(directory: string, step: number, stamp: string
     const { trajectories } = runPaths(join(paths.evaluations, set));
     await moveStepsPast(trajectories, step, join(bin, 'evaluations', set));
   }
-  // Rewritten even when nothing is past: it may end in a torn line.
-  await writeFileAtomically(paths.metrics, toLines(lines.filter((line) => line.step <= step)));
+  for (const later of (await listCheckpoints(directory)).filter((one) => one > step)) {
+    await mkdir(bin, { recursive: true });
+    await rename(join(paths.checkpoints, checkpointName(later)), join(bin, checkpointName(later)));
+  }
+  // Rewritten even when nothing is past: they may end in a torn line.
+  for (const path of [paths.checksums, paths.metrics]) {
+    const kept = ((await readJsonLines(path)) as { readonly step: number }[]).filter(
+      (line) => line.step <= step,
+    );
+    await writeFileAtomically(path, toLines(kept));
+  }
   await rm(paths.end, { force: true });
   await rm(paths.status, { force: true });
 }

@@ -1,7 +1,7 @@
-import { readFile } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import type { Activity, FailedAttempts, Wait } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
-import { writeFileAtomically } from '../lib/files.ts';
+import { isDiskFull, replaceFile } from '../lib/files.ts';
 import { RUN_FORMAT, runPaths } from './run-directory.ts';
 
 /** Trajectories that wait for the same thing, and the one that has waited longest. */
@@ -110,8 +110,21 @@ function grouped(waits: readonly OneWait[]): WaitingFor[] {
 
 const round = (seconds: number) => Math.round(seconds * 10) / 10;
 
+/** A status of seconds ago is worth no wait for the disk: it is not synced. */
 export async function writeStatus(directory: string, status: RunStatus): Promise<void> {
-  await writeFileAtomically(runPaths(directory).status, `${JSON.stringify(status)}\n`);
+  const path = runPaths(directory).status;
+  const text = `${JSON.stringify(status)}\n`;
+  await replaceFile(path, text).catch(async (error: unknown) => {
+    if (!isDiskFull(error)) throw error;
+    // That the disk is full must be told: the blocks of the last status are there to be written over.
+    const file = await open(path, 'r+');
+    try {
+      await file.write(text, 0);
+      await file.truncate(Buffer.byteLength(text));
+    } finally {
+      await file.close();
+    }
+  });
 }
 
 /** Undefined where the run has written none, or it cannot be read. */
@@ -138,6 +151,7 @@ const PARTS: Readonly<Record<string, string>> = {
   update_weights: 'sending the new weights to the servers',
   testing: 'evaluating',
   save_checkpoint: 'writing a checkpoint',
+  disk_full: 'waiting for room on the disk, which is full,',
 };
 
 /** One line for each thing that the run waits for, the longest wait first; what is behind comes with the step. */

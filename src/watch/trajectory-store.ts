@@ -2,7 +2,7 @@ import { mkdir, open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { DatasetError } from '../errors.ts';
-import { writeFileAtomically } from '../lib/files.ts';
+import { writeFileAtomically, writeFilesAtomically } from '../lib/files.ts';
 import type { End, Group, Segment, Task, Trajectory } from '../types.ts';
 import { problemsOf } from './problems.ts';
 import { RUN_FORMAT, runPaths } from './run-directory.ts';
@@ -128,9 +128,12 @@ export async function writeTrajectories(
     lineOffset += line.length;
     if (lines.length % AT_ONCE === 0) await setImmediate();
   }
-  await mkdir(runPaths(directory).trajectories, { recursive: true });
-  await writeFileAtomically(stepFile(directory, step, 'tokens'), Buffer.concat(slices));
-  await writeFileAtomically(stepFile(directory, step, 'jsonl'), Buffer.concat(lines));
+  const folder = runPaths(directory).trajectories;
+  await mkdir(folder, { recursive: true });
+  await writeFilesAtomically(folder, {
+    [`step_${step}.tokens`]: Buffer.concat(slices),
+    [`step_${step}.jsonl`]: Buffer.concat(lines),
+  });
   // Last: a step with an index is complete.
   const index: StepIndex = { format: RUN_FORMAT, step, trajectories: entries };
   await writeFileAtomically(stepFile(directory, step, 'index.json'), `${JSON.stringify(index)}\n`);
