@@ -11,6 +11,7 @@ export interface Grammar {
   readonly relation: (cursor: Cursor) => Expression;
   readonly sum: (cursor: Cursor) => Expression;
   readonly factor: (cursor: Cursor) => Expression;
+  readonly product: (cursor: Cursor) => Expression;
   readonly functionArgument: (cursor: Cursor) => Expression;
   readonly call: (cursor: Cursor, name: string, prefix: readonly Expression[]) => Expression;
 }
@@ -67,6 +68,8 @@ const FACTOR_COMMANDS: ReadonlySet<string> = new Set([
     'mathcal',
     'imath',
     'mathop',
+    'int',
+    'lim',
   ],
   ...[
     '{',
@@ -107,6 +110,7 @@ export function startsFactor(cursor: Cursor, left: Expression): boolean {
 
 export function parseCommand(cursor: Cursor, name: string, grammar: Grammar): Expression {
   if (Object.hasOwn(FUNCTIONS, name)) return parseFunction(cursor, FUNCTIONS[name]!, grammar);
+  if (name === 'Gamma' && cursor.isSign('(')) return grammar.call(cursor, 'gamma', []);
   if (GREEK.has(name)) return { kind: 'symbol', name: `\\${name.replace(/^var/, '')}` };
   if (ACCENTS.includes(name)) return accented(cursor, name);
   switch (name) {
@@ -120,6 +124,7 @@ export function parseCommand(cursor: Cursor, name: string, grammar: Grammar): Ex
     case 'dfrac':
     case 'tfrac':
     case 'cfrac':
+      if (startsDerivative(cursor)) return derivativeOf(cursor, grammar);
       return { kind: 'quotient', top: argument(cursor, grammar), bottom: argument(cursor, grammar) };
     case 'binom':
     case 'dbinom':
@@ -149,6 +154,10 @@ export function parseCommand(cursor: Cursor, name: string, grammar: Grammar): Ex
     case 'sum':
     case 'prod':
       return series(cursor, name, grammar);
+    case 'int':
+      return integral(cursor, grammar);
+    case 'lim':
+      return limit(cursor, grammar);
     case 'begin':
       return environment(cursor, grammar);
     default:
@@ -224,8 +233,65 @@ function series(cursor: Cursor, name: string, grammar: Grammar): Expression {
   return {
     kind: 'call',
     name,
-    arguments: [from.sides[0]!, from.sides[1]!, to, grammar.functionArgument(cursor)],
+    arguments: [from.sides[0]!, from.sides[1]!, to, grammar.product(cursor)],
   };
+}
+
+/** `\\int_0^1 x^2 \\, dx`: the letter, where it starts and ends, and what is before the `dx`. */
+function integral(cursor: Cursor, grammar: Grammar): Expression {
+  cursor.expectSign('_');
+  const from = argument(cursor, grammar);
+  cursor.expectSign('^');
+  const to = argument(cursor, grammar);
+  const end = differentialAt(cursor);
+  const isOne = end === cursor.position;
+  const body: Expression = isOne ? ONE : cursor.before(end, () => grammar.sum(cursor));
+  if (cursor.position !== end) throw new Unreadable('an integral that ends too early');
+  cursor.position = end + 1;
+  return { kind: 'call', name: 'integral', arguments: [letterOf(cursor), from, to, body] };
+}
+
+const ONE: Expression = { kind: 'number', value: exact(1), isDecimal: false };
+
+/** The place of the `d` of the next `dx`. */
+function differentialAt(cursor: Cursor): number {
+  for (let ahead = 0; cursor.peek(ahead + 1); ahead++) {
+    const [token, next] = [cursor.peek(ahead)!, cursor.peek(ahead + 1)!];
+    if (token.kind === 'letter' && token.text === 'd' && isLetter(next)) return cursor.position + ahead;
+  }
+  throw new Unreadable('an integral without dx');
+}
+
+const isLetter = ({ kind, text }: { kind: string; text: string }) =>
+  kind === 'letter' || (kind === 'command' && GREEK.has(text));
+
+function letterOf(cursor: Cursor): Expression {
+  const token = cursor.take();
+  if (!isLetter(token)) throw new Unreadable(`'${token.text}' is not a letter`);
+  return { kind: 'symbol', name: token.kind === 'letter' ? token.text : `\\${token.text}` };
+}
+
+/** `\\lim_{x \\to 0} \\frac{\\sin x}{x}` */
+function limit(cursor: Cursor, grammar: Grammar): Expression {
+  cursor.expectSign('_');
+  const towards = argument(cursor, grammar);
+  if (towards.kind !== 'relation' || towards.signs[0] !== '=')
+    throw new Unreadable('a limit without its place');
+  const [letter, at] = towards.sides as [Expression, Expression];
+  return { kind: 'call', name: 'limit', arguments: [letter, at, grammar.product(cursor)] };
+}
+
+/** `\\frac{d}{dx}` and `\\frac{\\partial}{\\partial x}` after the command. */
+function startsDerivative(cursor: Cursor): boolean {
+  const texts = [0, 1, 2, 3, 4, 6].map((ahead) => cursor.peek(ahead)?.text).join(' ');
+  return texts === '{ d } { d }' || texts === '{ partial } { partial }';
+}
+
+function derivativeOf(cursor: Cursor, grammar: Grammar): Expression {
+  cursor.position += 5;
+  const letter = letterOf(cursor);
+  cursor.expectSign('}');
+  return { kind: 'call', name: 'derivative', arguments: [letter, grammar.product(cursor)] };
 }
 
 function environment(cursor: Cursor, grammar: Grammar): Expression {

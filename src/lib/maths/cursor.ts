@@ -88,6 +88,16 @@ export class Cursor {
     }
   }
 
+  /** Reads as if the tokens ended at a place. */
+  before<T>(end: number, read: () => T): T {
+    const rest = this.#tokens.splice(end);
+    try {
+      return read();
+    } finally {
+      this.#tokens.push(...rest);
+    }
+  }
+
   nested<T>(read: () => T): T {
     if (++this.#depth > MOST_DEPTH) throw new Unreadable('nests too deep');
     try {

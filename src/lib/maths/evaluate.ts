@@ -1,6 +1,8 @@
 /** The number an expression has where its letters have values. */
+import { derivative, endlessSum, integral, limit } from './calculus.ts';
 import type { Expression } from './expression.ts';
 import { evaluateFunction } from './functions.ts';
+import { matrixEntries } from './matrix.ts';
 import { TRIGONOMETRIC } from './names.ts';
 import {
   add,
@@ -8,11 +10,13 @@ import {
   divide,
   exact,
   isInteger,
+  isZero,
   multiply,
   NoValue,
   negative,
   ONE,
   power,
+  realOf,
   type Value,
   ZERO,
 } from './value.ts';
@@ -78,7 +82,9 @@ function letterAt(name: string, { values }: Point): Value {
 
 function call(name: string, given: readonly Expression[], point: Point): Value {
   if (name === 'sum' || name === 'prod') return series(name, given, point);
-  if (name === 'det') return determinant(given[0]!, point);
+  if (name === 'integral' || name === 'limit' || name === 'derivative') return limiting(name, given, point);
+  const matrix = OF_MATRIX.has(name) ? matrixEntries(given[0]!) : undefined;
+  if (matrix) return ofMatrix(name, matrix, point);
   const values = given.map((one) => {
     const value = evaluate(one, point);
     return TRIGONOMETRIC.has(name) && isInDegrees(one) ? multiply(value, DEGREE) : value;
@@ -97,6 +103,9 @@ const MOST_TERMS = 1000n;
 
 function series(name: string, [index, from, to, term]: readonly Expression[], point: Point): Value {
   const [first, last] = [evaluate(from!, point), evaluate(to!, point)];
+  if (name === 'sum' && isInteger(first) && realOf(last) === Infinity) {
+    return endlessSum(inLetter(term!, index!, point), Number(first.top));
+  }
   if (!isInteger(first) || !isInteger(last) || last.top - first.top > MOST_TERMS) {
     throw new NoValue('a sum of too many terms');
   }
@@ -110,11 +119,60 @@ function series(name: string, [index, from, to, term]: readonly Expression[], po
   return total;
 }
 
-function determinant(expression: Expression, point: Point): Value {
-  if (expression.kind !== 'matrix') throw new NoValue('the determinant of something else');
-  const rows = expression.rows.map((row) => row.map((entry) => evaluate(entry, point)));
-  if (rows.length !== rows[0]!.length || rows.length > 4) throw new NoValue('no such determinant');
-  return laplace(rows);
+/** The expression as a function of one of its letters. */
+function inLetter(expression: Expression, letter: Expression, point: Point): (x: number) => Value {
+  if (letter.kind !== 'symbol' && letter.kind !== 'constant') throw new NoValue('not a letter');
+  return (x) => {
+    const at = Number.isInteger(x) ? exact(x) : approximate(x, 0, 0);
+    return evaluate(expression, { ...point, values: new Map(point.values).set(letter.name, at) });
+  };
+}
+
+function limiting(name: string, given: readonly Expression[], point: Point): Value {
+  const f = inLetter(given.at(-1)!, given[0]!, point);
+  const at = (index: number) => {
+    const value = realOf(evaluate(given[index]!, point));
+    if (value === undefined) throw new NoValue('a complex bound');
+    return value;
+  };
+  if (name === 'integral') return integral(f, at(1), at(2));
+  return name === 'limit' ? limit(f, at(1)) : derivative(f, at(0));
+}
+
+const OF_MATRIX: ReadonlySet<string> = new Set(['det', 'tr', 'rank', 'abs', 'norm']);
+
+/** Whether a call makes a number of a matrix. */
+export const isOfMatrix = (expression: Expression): boolean =>
+  expression.kind === 'call' && OF_MATRIX.has(expression.name);
+
+function ofMatrix(name: string, entries: readonly (readonly Expression[])[], point: Point): Value {
+  const rows = entries.map((row) => row.map((entry) => evaluate(entry, point)));
+  const isVector = rows.length === 1 || rows[0]!.length === 1;
+  if (name === 'norm' || (name === 'abs' && isVector)) {
+    const squares = rows.flat().map((value) => multiply(value, value));
+    return power(squares.reduce(add, ZERO), exact(1, 2));
+  }
+  if (name === 'rank') return exact(rankOf(rows));
+  if (rows.length !== rows[0]!.length || rows.length > 4) throw new NoValue('not a small square matrix');
+  return name === 'tr' ? rows.reduce<Value>((sum, row, index) => add(sum, row[index]!), ZERO) : laplace(rows);
+}
+
+/** By Gauss's elimination. */
+function rankOf(given: readonly (readonly Value[])[]): number {
+  let rows = given;
+  let rank = 0;
+  for (let column = 0; column < given[0]!.length; column++) {
+    const pivot = rows.find((row) => !isZero(row[column]!));
+    if (!pivot) continue;
+    rank++;
+    rows = rows
+      .filter((row) => row !== pivot)
+      .map((row) => {
+        const factor = divide(row[column]!, pivot[column]!);
+        return row.map((value, at) => add(value, negative(multiply(factor, pivot[at]!))));
+      });
+  }
+  return rank;
 }
 
 function laplace(rows: readonly (readonly Value[])[]): Value {

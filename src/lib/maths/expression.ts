@@ -142,13 +142,22 @@ export function contains(expression: Expression, is: (part: Expression) => boole
   return is(expression) || partsOf(expression).some((part) => contains(part, is));
 }
 
-/** Names of all letters, in order of appearance. */
+/** Calls whose first argument is a letter that has a value only in the last one: `\\sum_{k=1}^{n} k`. */
+const BINDERS: ReadonlySet<string> = new Set(['sum', 'prod', 'integral', 'limit']);
+
+/** Names of all letters that stand for a number, in order of appearance. */
 export function symbolsOf(expression: Expression): string[] {
   const found = new Set<string>();
   const visit = (part: Expression): void => {
     if (part.kind === 'symbol') found.add(part.name);
     else if (part.kind === 'text') found.add(part.words);
-    else for (const inner of partsOf(part)) visit(inner);
+    else if (part.kind === 'call' && BINDERS.has(part.name)) {
+      const [letter, ...rest] = part.arguments;
+      const term = rest.pop()!;
+      for (const bound of rest) visit(bound);
+      const own = letter!.kind === 'symbol' ? letter!.name : undefined;
+      for (const name of symbolsOf(term)) if (name !== own) found.add(name);
+    } else for (const inner of partsOf(part)) visit(inner);
   };
   visit(expression);
   return [...found];

@@ -52,6 +52,10 @@ export function boxedAnswer(text: string): string | undefined {
   const contents = [last.content];
   for (let others = 0; others < MOST_BOXES; others++) {
     const previous = boxBefore(text, last.start);
+    if (previous && previous.end > last.start) {
+      last = { ...last, start: previous.start }; // a box in a box
+      continue;
+    }
     if (!previous || !standTogether(text.slice(previous.end, last.start), previous.content, last.content))
       break;
     if (previous.content !== last.content) contents.unshift(previous.content);
@@ -108,7 +112,7 @@ function anchoredAnswer(tail: string): Anchored | undefined {
     const match = [...tail.matchAll(pattern)].at(-1);
     if (!match) continue;
     const at = match.index + match[0].length;
-    const rest = tail.slice(at);
+    const rest = tail.slice(at).replace(/^\s*\}\s*/, ''); // \text{The answer is } 5
     const answers = answersAfter(rest);
     if (answers.length > 0) return { at, isFinal, answers };
   }
@@ -134,6 +138,7 @@ function answersAfter(rest: string): string[] {
 
 const withoutRemark = (line: string) =>
   line
+    .replace(/,\s*not\s.*$/i, '')
     .replace(/\.?\s*I hope it is correct.*$/i, '')
     .replace(/(?<=[\d}$)\]a-zA-Z])\.(?:\s.*)?$/, '')
     .trim();
@@ -184,11 +189,11 @@ function lastMathematics(tail: string): string | undefined {
 
 /** Whether a text is only an answer: no sentence around it. */
 function isBare(text: string): boolean {
-  if (text.length > LONGEST_ANSWER || text.includes('\n\n')) return false;
+  if (text.length > LONGEST_ANSWER || text.includes('\n\n') || TELLING.test(text)) return false;
   if (/(?<!\\)\$.*[^\s$].*(?<!\\)\$.*[^\s$]/.test(text) || /\\[([].*\\[)\]]\s*\S/.test(text)) return false;
   const words = cleanAnswer(text)
     .replace(/\\(?:text|mathrm|textbf|mbox|operatorname)\s*\{[^{}]*\}/g, ' ')
-    .replace(/\\[a-zA-Z]+/g, ' ')
+    .replace(/\\(?:begin|end)\s*\{[a-zA-Z]+\*?\}|\\[a-zA-Z]+/g, ' ')
     .match(/[a-zA-Z]{2,}/g);
   return (
     (words ?? []).filter((word) => word.length >= 3 || COMMON.has(word.toLowerCase())).length <= 2 &&
@@ -197,3 +202,6 @@ function isBare(text: string): boolean {
 }
 
 const COMMON: ReadonlySet<string> = new Set(['is', 'it', 'we', 'so', 'of', 'to', 'the', 'by']);
+
+/** Words of a sentence, never of an answer. */
+const TELLING = /\b(?:get|got|gives?|have|obtain|find|found|equals?|thus|hence|therefore)\b/i;

@@ -73,6 +73,7 @@ const ALL: Readonly<Record<string, (...given: Value[]) => Value>> = {
   ceil: (a) => negative(floor(negative(a))),
   mod: (a, b) => subtract(a!, multiply(b!, floor(divide(a!, b!)))),
   factorial: (a) => factorial(a, 1n),
+  gamma: (a) => factorial(subtract(a, ONE), 1n),
   'double-factorial': (a) => factorial(a, 2n),
   binom: (n, k) => binomial(n!, k!),
   gcd: (...all) => exact(integers(all).reduce(greatestDivisor)),

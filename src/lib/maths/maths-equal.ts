@@ -1,5 +1,6 @@
 import { choiceOf, isChoice, labelOf, lastChoice } from './choice.ts';
 import { extractAnswers } from './extract.ts';
+import { isUnit } from './names.ts';
 import { type Reading, readAnswer } from './read.ts';
 import { isSame } from './same.ts';
 
@@ -56,7 +57,14 @@ function isSameReading(gold: Reading, answer: Reading, decimals: number): boolea
 
 /** The right answer decides what a comma in the answer means: `3,14` may be 3.14, `100,200` two numbers. */
 function isOtherReading(gold: Reading, answer: string, decimals: number): boolean {
+  if (/^-?0,\d+$/.test(gold.text)) {
+    const said = readAnswer(answer);
+    if (said.expression?.kind === 'number' && said.expression.isDecimal)
+      return isSameReading(readAnswer(gold.text.replace(',', '.')), said, decimals);
+  }
   if (gold.expression?.kind === 'number') {
+    const withUnit = /^\W*?(-?\d+(?:\.\d+)?)([a-zA-Z]{1,2})\.?$/.exec(answer);
+    if (withUnit && isUnit(withUnit[2]!)) return isSameReading(gold, readAnswer(withUnit[1]!), decimals);
     const comma = /^\W*?(-?\d+),(\d+)\W*$/.exec(answer);
     return (
       Boolean(comma) &&

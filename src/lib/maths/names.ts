@@ -19,8 +19,25 @@ export const FUNCTIONS: Readonly<Record<string, string>> = {
     'lg',
   ]),
   ...named(['arcsin', 'arccos', 'arctan', 'arccot', 'arcsec', 'arccsc', 'arsinh', 'arcosh', 'artanh']),
-  ...named(['floor', 'ceil', 'abs', 'sgn', 'det', 'Re', 'Im', 'arg', 'cis', 'gcd', 'lcm', 'max', 'min']),
+  ...named([
+    'floor',
+    'ceil',
+    'abs',
+    'sgn',
+    'det',
+    'tr',
+    'rank',
+    'Re',
+    'Im',
+    'arg',
+    'cis',
+    'gcd',
+    'lcm',
+    'max',
+    'min',
+  ]),
   ...{ asin: 'arcsin', acos: 'arccos', atan: 'arctan', arctg: 'arctan', tg: 'tan', ctg: 'cot', cosec: 'csc' },
+  ...{ trace: 'tr', ceiling: 'ceil' },
   ...{ arcsinh: 'arsinh', arccosh: 'arcosh', arctanh: 'artanh', sign: 'sgn', GCD: 'gcd', LCM: 'lcm' },
 };
 
@@ -205,7 +222,7 @@ const OTHER_UNITS: ReadonlySet<string> = new Set(
     'unit degree deg radian rad percent mph kmh kmph km/h m/s ft/s hectare acre sq square cubic joule watt volt ohm newton ' +
     'hz pa mol kelvin celsius fahrenheit people person student apple orange way time point digit coin ball marble ' +
     'ticket book page word step number integer solution root term face edge side vertice rupee euro yen penny pennie ' +
-    'dime nickel quarter man men woman women child children boy girl car box boxe piece tile card game dozen inches'
+    'usd eur gbp inr rs dime nickel quarter man men woman women child children boy girl car box boxe piece tile card game dozen inches'
   ).split(' '),
 );
 

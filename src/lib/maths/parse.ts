@@ -117,10 +117,18 @@ function parseSets(cursor: Cursor): Expression {
     const operation = Object.hasOwn(SET_SIGNS, token.text) ? SET_SIGNS[token.text] : undefined;
     if (!operation) break;
     cursor.take();
-    left = { kind: 'set-operation', operation, left, right: parseSum(cursor) };
+    left = { kind: 'set-operation', operation, left: asSet(left), right: asSet(parseSum(cursor)) };
   }
   return left;
 }
+
+/** `{1, 3} \\cup {2}`, whose braces LaTeX would not show. */
+const asSet = (read: Expression): Expression =>
+  read.kind === 'list'
+    ? { kind: 'set', items: read.items }
+    : read.kind === 'number'
+      ? { kind: 'set', items: [read] }
+      : read;
 
 function parseSum(cursor: Cursor): Expression {
   return cursor.nested(() => {
@@ -311,6 +319,7 @@ const GRAMMAR: Grammar = {
   list: parseList,
   relation: parseRelation,
   sum: parseSum,
+  product: parseProduct,
   factor: parseFactor,
   functionArgument,
   call: callOf,

@@ -59,8 +59,10 @@ export function cleanAnswer(given: string): string {
   text = text.replace(/^(?:\\approx(?![a-zA-Z])|≈|\\sim(?![a-zA-Z]))\s*(?=\S)/, '');
   return repeatingDecimals(text)
     .replace(/\\dotsc?\b|\\cdots\b|\\dots\b/g, '\\ldots')
-    .replace(/[.,;:\s]+$|(?<!\\)\\\s*$/, '')
-    .replace(/^[:;,\s]+/, '')
+    .replace(/\\(?:rm|bf|it|sf|tt)(?![a-zA-Z]|\s*\{)\s*/g, '')
+    .replace(/\^\s*\{?\s*\\(?:text|mathrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?/g, '')
+    .replace(/(?:\\\\|\\[,;:! ]|[.,;:\s])+$|(?<!\\)\\\s*$/, '')
+    .replace(/^[:;,\s]+|^=\s*(?=[^=])/, '')
     .trim();
 }
 

@@ -1,4 +1,5 @@
 /** When what an answer says is what the right answer says. */
+import { isOfMatrix } from './evaluate.ts';
 import {
   type Collection,
   contains,
@@ -11,6 +12,7 @@ import { areUnitsAtOdds } from './names.ts';
 import { isSameRealSet, realSetOf } from './real-set.ts';
 import { isSameRelation, replaced } from './relation.ts';
 import { isSameValue } from './same-value.ts';
+import { isSolution } from './solution.ts';
 
 const MOST_ITEMS = 100;
 
@@ -41,8 +43,7 @@ const isSetLike = (expression: Expression) =>
   expression.kind === 'set-operation' || expression.kind === 'named-set';
 
 const hasMatrix = (expression: Expression): boolean =>
-  contains(expression, (part) => part.kind === 'matrix') &&
-  !contains(expression, (part) => part.kind === 'call' && part.name === 'det');
+  contains(expression, (part) => part.kind === 'matrix') && !contains(expression, isOfMatrix);
 
 /** Units do not count, unless both are known and differ in size. */
 function isSameQuantity(gold: Expression, answer: Expression, decimals: number): boolean {
@@ -82,6 +83,10 @@ function withoutNames(gold: Expression, answer: Expression): readonly [Expressio
   if (gold.kind !== 'relation') {
     return answer.kind === 'relation' && isAnswer(answer) ? [gold, answer.sides.at(-1)!] : [gold, answer];
   }
+  if (answer.kind === 'list' && answer.items.every(({ kind }) => kind === 'relation')) {
+    const named = namedValues(gold);
+    if (named) return [named, answer];
+  }
   const listed = answer.kind === 'list' && givesValue(gold) ? valuesOf(answer, gold.sides[0]!) : undefined;
   if (listed) return [gold.sides.at(-1)!, listed];
   const isNamed =
@@ -90,6 +95,18 @@ function withoutNames(gold: Expression, answer: Expression): readonly [Expressio
   return !isNamed && givesValue(gold) && isName(gold.sides[0]!)
     ? [gold.sides.at(-1)!, answer]
     : [gold, answer];
+}
+
+/** `(x, y) = (1, 2)` as `x = 1, y = 2`. */
+function namedValues({ sides, signs }: Relation): Expression | undefined {
+  const [names, values] = sides;
+  if (names?.kind !== 'tuple' || values?.kind !== 'tuple' || signs.length !== 1 || signs[0] !== '=')
+    return undefined;
+  if (names.items.length !== values.items.length) return undefined;
+  const items = names.items.map(
+    (name, index): Expression => ({ kind: 'relation', sides: [name, values.items[index]!], signs: ['='] }),
+  );
+  return { kind: 'list', items };
 }
 
 /** `… = 0` is an equation, not the answer 0, unless a name stands before it. */
@@ -156,7 +173,8 @@ function isSameCollection(gold: Expression, answer: Expression, decimals: number
   const [right, given] = [itemsOf(gold), itemsOf(answer)];
   if (right.length > MOST_ITEMS || given.length > MOST_ITEMS) return false;
   if (gold.kind === 'tuple' && answer.kind === 'tuple') {
-    return gold.open === answer.open && gold.close === answer.close && inOrder(right, given, decimals);
+    const isAlike = gold.open === answer.open && gold.close === answer.close;
+    return (isAlike || (!isInterval(gold) && !isInterval(answer))) && inOrder(right, given, decimals);
   }
   if (gold.kind === 'tuple' && isRound(gold))
     return answer.kind === 'list' && inOrder(right, given, decimals);
@@ -171,6 +189,10 @@ function isSameCollection(gold: Expression, answer: Expression, decimals: number
   const areNamed = answer.kind === 'tuple' && right.every(({ kind }) => kind === 'relation');
   return areNamed ? inOrder(right, given, decimals) : inAnyOrder(right, given, decimals);
 }
+
+/** Brackets of two numbers in order may be an interval, and then say whether it has its ends. */
+const isInterval = (expression: Expression) =>
+  expression.kind === 'tuple' && expression.items.length === 2 && realSetOf(expression) !== undefined;
 
 const isRound = (expression: Expression) =>
   expression.kind === 'tuple' && expression.open === '(' && expression.close === ')';
@@ -195,8 +217,14 @@ const distinct = (items: readonly Expression[], decimals: number) =>
   items.filter((item, index) => !items.slice(0, index).some((earlier) => isSame(earlier, item, decimals)));
 
 function isSameAsRealSet(gold: Expression, answer: Expression, decimals: number): boolean {
-  const [right, given] = [realSetOf(gold), realSetOf(answer)];
-  return right !== undefined && given !== undefined && isSameRealSet(right, given, decimals);
+  const isListed =
+    answer.kind === 'list' &&
+    gold.kind === 'set-operation' &&
+    !answer.items.some(({ kind }) => kind === 'relation');
+  const [right, given] = [realSetOf(gold), realSetOf(isListed ? { ...answer, kind: 'set' } : answer)];
+  if (given === undefined) return false;
+  if (right !== undefined) return isSameRealSet(right, given, decimals);
+  return gold.kind === 'relation' && isSolution(gold, given);
 }
 
 /** Sets with letters in them, part by part. */

@@ -222,7 +222,8 @@ export function ofReal(a: Value, f: (x: number) => number): Value {
   const { re, im, error } = toApproximate(a);
   if (im !== 0) throw new NoValue('a function of a complex number');
   const value = f(re);
-  const step = Math.max(error, 4 * EPSILON * Math.abs(re), Number.MIN_VALUE);
+  const isWhole = a.kind === 'exact' && a.bottom === 1n;
+  const step = isWhole ? 0 : Math.max(error, 4 * EPSILON * Math.abs(re), Number.MIN_VALUE);
   const changes = [f(re + step), f(re - step)].map((other) => Math.abs(other - value));
   const change = Math.max(...changes.filter((one) => !Number.isNaN(one)), 0);
   return approximate(value, 0, change + 16 * EPSILON * Math.max(Math.abs(value), Number.MIN_VALUE));
