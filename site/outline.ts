@@ -1,4 +1,5 @@
-/** Which pages the site has, in which order, and their short names. A page of docs/ that is missing here fails the build. */
+/** Which pages the site has, in which order, and their short names. Pages of docs/ that are not named here come last. */
+import { readdirSync } from 'node:fs';
 
 export interface Chapter {
   readonly text: string;
@@ -6,7 +7,7 @@ export interface Chapter {
   readonly pages: readonly (readonly [file: string, name: string])[];
 }
 
-export const CHAPTERS: readonly Chapter[] = [
+const NAMED: readonly Chapter[] = [
   {
     text: 'Start',
     pages: [
@@ -67,4 +68,14 @@ export const CHAPTERS: readonly Chapter[] = [
       ['CHANGELOG.md', 'Changelog'],
     ],
   },
+];
+
+const named = new Set(NAMED.flatMap(({ pages }) => pages.map(([file]) => file)));
+const others = readdirSync('docs').filter((name) => name.endsWith('.md') && !named.has(`docs/${name}`));
+
+export const CHAPTERS: readonly Chapter[] = [
+  ...NAMED,
+  ...(others.length
+    ? [{ text: 'More', pages: others.map((name) => [`docs/${name}`, name.slice(0, -3)] as const) }]
+    : []),
 ];
