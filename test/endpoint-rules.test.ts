@@ -115,8 +115,7 @@ test('fields without effect are ignored and counted', async () => {
       ask(endpoint, {
         prompt_cache_key: 'k',
         reasoning_effort: 'low',
-        parallel_tool_calls: false,
-        tool_choice: 'required',
+        tool_choice: 'required', // without tools
         top_logprobs: 5,
         logprobs: true,
         response_format: { type: 'json_object' },
@@ -129,7 +128,6 @@ test('fields without effect are ignored and counted', async () => {
   expect(trajectory.endpoint!.ignoredFields).toEqual({
     prompt_cache_key: 1,
     reasoning_effort: 1,
-    parallel_tool_calls: 1,
     tool_choice: 1,
     top_logprobs: 1,
     response_format: 1,

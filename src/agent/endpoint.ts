@@ -48,6 +48,11 @@ export interface EndpointRules {
   readonly unknownFields: 'ignore' | 'refuse';
   /** Replies that the client gave up, or asked for again before it used them. */
   readonly abandoned: 'exclude' | 'train';
+  /**
+   * Calls in a stream. `whole`: when they are complete; unreadable ones are answered here, as in a reply that is not streamed.
+   * `streamed`: as they are sampled; one that breaks off is the client's to answer.
+   */
+  readonly calls: 'whole' | 'streamed';
 }
 
 /** What is safe to train on. */
@@ -55,6 +60,7 @@ export const ENDPOINT_RULES: EndpointRules = {
   sampling: 'force',
   unknownFields: 'ignore',
   abandoned: 'exclude',
+  calls: 'whole',
 };
 
 /** What a trajectory lends to its endpoint. */

@@ -13,6 +13,12 @@ export interface ServeRequest {
   readonly answersUnreadable?: boolean;
   /** Calls of tools that were not offered are answered here; the framework does not get them. */
   readonly answersUnknown?: boolean;
+  /** Of several calls in a reply, the first is passed on; the others are answered here. */
+  readonly onlyOneCall?: boolean;
+  /** The framework wants a call: of any tool, or of this one. A reply without it is answered here, twice at most. */
+  readonly neededCall?: boolean | string | undefined;
+  /** Calls are told to `onDelta` when they are complete; unreadable ones never. */
+  readonly tellsWholeCalls?: boolean;
   /** Names the sub-agent that asks; each has chats of its own. */
   readonly agent?: string | undefined;
   /** A reply that is asked for again before it was used is trained all the same. */

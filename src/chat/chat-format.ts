@@ -204,8 +204,8 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     return { ...joined, images: placeImages(joined.ids, newMessages) };
   };
 
-  const parserFor = (tools: Tools, firstCall = 0) =>
-    new ReplyParser({ format, tools, added, begins, firstCall });
+  const parserFor = (tools: Tools, firstCall = 0, streams = false) =>
+    new ReplyParser({ format, tools, added, begins, firstCall, streams });
 
   const marks = new Set([...format.blocks, ...(format.begins ? [format.begins] : [])].flatMap(marksOf));
   const hidden = new Set([...stopIds].filter((id) => !marks.has(tokenizer.decode(Int32Array.of(id)))));
@@ -234,7 +234,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     extend,
     parseReply,
     streamReply: (tools, firstCall) => {
-      const parser = parserFor(tools, firstCall);
+      const parser = parserFor(tools, firstCall, true);
       const decoder = tokenizer.decoder();
       return {
         push: (ids) => parser.push(decoder.push(withoutStop(ids))),
@@ -246,6 +246,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
             reasoning: last.reasoning + end.reasoning,
             toolCalls: [...last.toolCalls, ...end.toolCalls],
             problems: [...last.problems, ...end.problems],
+            callParts: [...last.callParts, ...end.callParts],
           };
         },
       };

@@ -22,6 +22,22 @@ export interface ReplyDelta {
   readonly reasoning: string;
   readonly toolCalls: readonly ToolCall[];
   readonly problems: readonly Problem[];
+  /** The same calls, piece by piece: put together, the pieces of a call are its JSON. */
+  readonly callParts: readonly CallPart[];
+}
+
+/** A piece of a call; the arguments of all its pieces, put together, are its JSON. */
+export interface CallPart {
+  /** Position of the call in its reply. */
+  readonly index: number;
+  readonly isFirst: boolean;
+  /** Whether the call is complete. */
+  readonly isLast: boolean;
+  /** The call turned out to be unreadable: it is a problem of the reply, and its arguments are never completed. */
+  readonly isBroken?: boolean;
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: string;
 }
 
 export interface ReplyStream {

@@ -1,7 +1,8 @@
 import type { Problem, ToolCall, ToolSchema } from '../types.ts';
 import { type AddedTokens, unguard } from './added-tokens.ts';
+import { CallParts } from './call-parts.ts';
 import type { ReplyDelta } from './format.ts';
-import { type Block, malformed, type Piece, SPELLED, type ToolFormat } from './formats/grammar.ts';
+import { type Block, type Grow, malformed, type Piece, SPELLED, type ToolFormat } from './formats/grammar.ts';
 
 export interface ParserOptions {
   readonly format: ToolFormat;
@@ -10,6 +11,8 @@ export interface ParserOptions {
   /** The generation prompt has opened this block already. */
   readonly begins?: Block | undefined;
   readonly firstCall?: number;
+  /** Whether calls are told while they are written. */
+  readonly streams?: boolean;
 }
 
 /**
@@ -26,11 +29,13 @@ export class ReplyParser {
   #calls: ToolCall[] = [];
   #problems: Problem[] = [];
   #callCount: number;
+  readonly #parts: CallParts | undefined;
 
   constructor(options: ParserOptions) {
     this.#options = options;
     this.#marks = marksOf(options.format, options.added);
     this.#callCount = options.firstCall ?? 0;
+    if (options.streams) this.#parts = new CallParts();
     this.#content = new Trimmed(options.added);
     this.#reasoning = new Trimmed(options.added);
     const begins = options.begins ?? options.format.begins;
@@ -74,7 +79,7 @@ export class ReplyParser {
     if (unmarkedAt >= 0) {
       this.#content.write(this.#rest.slice(0, unmarkedAt));
       this.#rest = this.#rest.slice(unmarkedAt);
-      this.#state = { kind: 'unmarked', chunks: [] };
+      this.#state = { kind: 'unmarked', chunks: [], grow: unmarked?.grow?.() };
       return true;
     }
     this.#content.write(this.#rest.slice(0, certain));
@@ -87,6 +92,7 @@ export class ReplyParser {
 
   #stepUnmarked(state: Unmarked, atEnd: boolean): boolean {
     state.chunks.push(this.#rest);
+    if (!atEnd) this.#grow(state, this.#rest);
     this.#rest = '';
     if (!atEnd) return false;
     const { format, tools } = this.#options;
@@ -139,6 +145,7 @@ export class ReplyParser {
       const certain = text.length - unfinished(text, state.marks);
       state.chunks.push(text.slice(0, certain));
       state.unsearched = text.slice(certain);
+      if (!atEnd && state.sink.kind === 'whole') this.#grow(state, text.slice(0, certain));
     }
     if (!atEnd) return false;
     state.chunks.push(state.unsearched);
@@ -146,6 +153,11 @@ export class ReplyParser {
     this.#closeBlock(state, false, '');
     this.#state = OUTSIDE;
     return this.#rest !== '';
+  }
+
+  #grow({ grow }: { readonly grow: Grow | undefined }, text: string): void {
+    const more = this.#parts && grow?.(text);
+    if (more) this.#parts!.grow({ ...more, id: more.id ?? `call_${this.#callCount}` });
   }
 
   #firstCallMark(text: string): number {
@@ -171,6 +183,7 @@ export class ReplyParser {
   }
 
   #take(pieces: readonly Piece[]): void {
+    const made = this.#calls.length;
     for (const piece of pieces) {
       switch (piece.kind) {
         case 'content':
@@ -189,6 +202,7 @@ export class ReplyParser {
         }
       }
     }
+    this.#parts?.take(this.#calls.slice(made));
   }
 
   #delta(): ReplyDelta {
@@ -196,13 +210,21 @@ export class ReplyParser {
     const problems = this.#problems;
     this.#calls = [];
     this.#problems = [];
-    return { content: this.#content.take(), reasoning: this.#reasoning.take(), toolCalls, problems };
+    const callParts = this.#parts?.told() ?? [];
+    return {
+      content: this.#content.take(),
+      reasoning: this.#reasoning.take(),
+      toolCalls,
+      problems,
+      callParts,
+    };
   }
 }
 
 interface Unmarked {
   readonly kind: 'unmarked';
   readonly chunks: string[];
+  readonly grow: Grow | undefined;
 }
 
 interface Inside {
@@ -215,6 +237,7 @@ interface Inside {
   readonly chunks: string[];
   /** The end of the text, where a mark may have begun. */
   unsearched: string;
+  readonly grow: Grow | undefined;
   sink: ReturnType<NonNullable<Block['sink']>>;
 }
 
@@ -225,7 +248,8 @@ const OUTSIDE: State = { kind: 'outside' };
 function inside(block: Block): Inside {
   const marks = [...block.close, ...(block.until ?? [])];
   const sink = block.sink ? block.sink('') : { kind: 'whole' as const };
-  return { kind: 'inside', block, marks, close: anyOf(marks), chunks: [], unsearched: '', sink };
+  const grow = block.grow?.();
+  return { kind: 'inside', block, marks, close: anyOf(marks), chunks: [], unsearched: '', sink, grow };
 }
 
 interface Marks {

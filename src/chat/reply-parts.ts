@@ -1,4 +1,4 @@
-import type { ReplyDelta, ReplyStream } from './format.ts';
+import type { CallPart, ReplyDelta, ReplyStream } from './format.ts';
 
 /** A piece of a reply on its way. Put together, the pieces of a reply are what the whole reply says. */
 export interface ReplyPart {
@@ -12,21 +12,10 @@ export interface ReplyPart {
   readonly logprobs: Float32Array;
 }
 
-/** A piece of a call; the arguments of all its pieces, put together, are its JSON. */
-export interface CallPart {
-  /** Position of the call in its reply. */
-  readonly index: number;
-  readonly isFirst: boolean;
-  readonly id: string;
-  readonly name: string;
-  readonly arguments: string;
-}
-
 /** Tokens of one reply in, pieces out, as they come. */
 export class ReplyParts {
   readonly #stream: ReplyStream;
   readonly #onPart: (part: ReplyPart) => void;
-  #calls = 0;
   #tokens = 0;
 
   constructor(stream: ReplyStream, onPart: (part: ReplyPart) => void) {
@@ -48,15 +37,8 @@ export class ReplyParts {
   }
 
   #tell(delta: ReplyDelta, made: Pick<ReplyPart, 'turn' | 'ids' | 'logprobs'>): void {
-    const { content, reasoning, toolCalls } = delta;
-    if (content === '' && reasoning === '' && toolCalls.length === 0 && made.ids.length === 0) return;
-    const calls = toolCalls.map(({ id, name, arguments: given }) => ({
-      index: this.#calls++,
-      isFirst: true,
-      id,
-      name,
-      arguments: JSON.stringify(given),
-    }));
-    this.#onPart({ ...made, content, reasoning, toolCalls: calls });
+    const { content, reasoning, callParts } = delta;
+    if (content === '' && reasoning === '' && callParts.length === 0 && made.ids.length === 0) return;
+    this.#onPart({ ...made, content, reasoning, toolCalls: callParts });
   }
 }

@@ -23,7 +23,8 @@ export {
 } from '../agent/stops.ts';
 export { singleTurn, type ToolLoopOptions } from '../agent/tool-loop.ts';
 export type { ChatReply, OutsideRun, ReplyHandle } from '../chat/chat.ts';
-export type { CallPart, ReplyPart } from '../chat/reply-parts.ts';
+export type { CallPart } from '../chat/format.ts';
+export type { ReplyPart } from '../chat/reply-parts.ts';
 export type { SampleOptions } from '../chat/reply-sampler.ts';
 export type { Content, ContentPart, End, ImageRef, Problem, Span } from '../types.ts';
 export { type AgentModuleOptions, loadAgent, loadAgentFile } from '../verl/agent-file.ts';

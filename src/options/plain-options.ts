@@ -140,6 +140,11 @@ export const PLAIN = {
       ENDPOINT_RULES.abandoned,
       'A reply that nobody received, or that was asked for again, has not earned its reward.',
     ),
+    calls: setting(
+      oneOf('whole', 'streamed'),
+      ENDPOINT_RULES.calls,
+      'In streams; most clients fail where arguments that they were given break off, and a policy in training breaks off often.',
+    ),
     train: setting(texts, [], 'Names of the sub-agents that are trained; empty: all. `main` has no name.'),
   },
   optimizer: {

@@ -196,7 +196,7 @@ function usageOf({ ids, promptTokens }: ChatReply): LanguageModelV3GenerateResul
   };
 }
 
-/** Words and reasoning as they are sampled, then the calls. What fails before the first word fails the request. */
+/** Words, reasoning and input of tools as they are sampled, then the calls. What fails before the first word fails the request. */
 async function streamOf(
   ask: (onDelta: (part: ReplyPart) => void) => Promise<LanguageModelV3GenerateResult>,
 ): Promise<ReadableStream<LanguageModelV3StreamPart>> {
@@ -214,6 +214,12 @@ async function streamOf(
   const asked = ask((part) => {
     texts.write('reasoning', part.reasoning);
     texts.write('text', part.content);
+    for (const { id, name, isFirst, isLast, arguments: delta } of part.toolCalls) {
+      if (isFirst) texts.end();
+      if (isFirst) write({ type: 'tool-input-start', id, toolName: name });
+      if (delta !== '') write({ type: 'tool-input-delta', id, delta });
+      if (isLast) write({ type: 'tool-input-end', id });
+    }
     begin();
   });
   await Promise.race([begun, asked]);

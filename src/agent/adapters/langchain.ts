@@ -127,6 +127,7 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
       messages: readMessages(messages),
       toolSchemas: choice === 'none' ? [] : toolSchemas,
       sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}), signal, onDelta },
+      tellsWholeCalls: true,
       failedCalls: new Set(failed.flatMap((message) => (isToolMessage(message) ? message.tool_call_id : []))),
       answersUnreadable: this.#answersUnreadable,
     });

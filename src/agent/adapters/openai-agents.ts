@@ -50,6 +50,7 @@ function agentsModel(model: Model, sampling: SampleOptions): AgentsModel {
       ],
       toolSchemas: modelSettings.toolChoice === 'none' ? [] : schemasOf(request),
       sampling: { ...sampling, ...samplingOf(modelSettings), signal, onDelta },
+      tellsWholeCalls: true,
       failedCalls: new Set(), // the SDK does not say which results are errors
       // The SDK ends the run where a call names a tool that does not exist.
       answersUnreadable: true,

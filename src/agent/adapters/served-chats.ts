@@ -4,13 +4,14 @@
  * only what is new is encoded. If the chat has gone on since, or goes on at this moment, a fork of it takes the tokens up to
  * there as its context. Any other list is a new chat. Forks and new chats are new segments.
  */
-import type { Chat, ChatReply, OutsideRun, ReplyHandle } from '../../chat/chat.ts';
+import type { Chat, ChatReply, OutsideRun } from '../../chat/chat.ts';
 import type { ReplyPart } from '../../chat/reply-parts.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Message, Problem, ToolCall, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
-import { unknownToolMessage } from '../run-tool.ts';
 import type { ServeRequest } from '../serve-request.ts';
+import { CallFilter } from './call-filter.ts';
+import { OutsideParts, outsideId } from './outside-parts.ts';
 
 /** A reply as it was given away: where the next request may continue. */
 interface Served {
@@ -41,6 +42,8 @@ export class ServedChats {
   readonly #model: Model;
   /** The empty list, by agent and tools. */
   readonly #roots = new Map<string, Point>();
+  /** Ids of calls that were told and then turned out to be unreadable: the chat itself answers them. */
+  readonly #broken = new Set<string>();
 
   constructor(model: Model) {
     this.#model = model;
@@ -53,30 +56,34 @@ export class ServedChats {
     const { asked, known } = this.#find(`${agent} ${toolsMark(request.toolSchemas)}`, messages);
     if (!trainsRepeated) excludeUnused(asked.answers);
     const chat = known ? continued(known) : this.#begin(request);
-    if (known) goOn(chat, known, request);
+    if (known) goOn(chat, known, request, this.#broken);
     const { reply, answered } = await this.#sample(chat, request);
     const passed = reply.toolCalls.filter((call) => !answered.some((run) => run.call === call));
-    const toolCalls = passed.map((call) => ({ ...call, id: outsideId(reply, call) }));
+    const toolCalls = passed.map((call) => ({ ...call, id: outsideId(reply.turn, call.id) }));
     const given: ChatReply = { ...reply, toolCalls };
     const served = { chat, reply, answered, length: messages.length + 1, isLast: true, isUsed: false };
     asked.answers.push(served);
-    step(asked, { role: 'assistant', ...given }).served = served;
+    this.#step(asked, { role: 'assistant', ...given }).served = served;
     return given;
   }
 
   /** The next reply that is the framework's to answer. */
   async #sample(chat: Chat, request: ServeRequest): Promise<Pick<Served, 'reply' | 'answered'>> {
-    const { sampling, toolSchemas, answersUnreadable = false, answersUnknown = false } = request;
-    const onDelta = sampling.onDelta && outsideParts(request, sampling.onDelta);
+    const { sampling, answersUnreadable = false, neededCall = false } = request;
+    const parts = sampling.onDelta && new OutsideParts(request, sampling.onDelta);
+    const onDelta = parts && ((part: ReplyPart) => parts.push(part));
     let said = ''; // words beside calls that are answered here: a client that streams has them already
+    let remindersLeft = neededCall === false ? 0 : REMINDERS;
     for (;;) {
       const reply = await chat.sample({ ...sampling, onDelta });
       sampling.signal?.throwIfAborted();
       const content = said + reply.content;
-      if (reply.final) return { reply: { ...reply, content }, answered: [] };
+      const isFinal = reply.final && remindersLeft-- <= 0;
+      if (isFinal) return { reply: { ...reply, content }, answered: [] };
       chat.checkRoom(reply);
-      const answered = answersUnknown ? unknownCalls(reply, toolSchemas) : [];
-      const isUnreadable = reply.problems.length > 0 && !answersUnreadable;
+      const answered = answeredHere(reply, request);
+      for (const id of parts?.broken ?? []) this.#broken.add(id);
+      const isUnreadable = reply.problems.length > 0 && (!answersUnreadable || parts?.broken.length);
       if (reply.toolCalls.length > answered.length || isUnreadable) {
         return { reply: { ...reply, content }, answered };
       }
@@ -85,6 +92,7 @@ export class ServedChats {
         onDelta?.({ ...NOTHING, turn: reply.turn, content: '\n' });
       }
       chat.answer(reply, answered);
+      if (reply.final) chat.user(reminder(request));
     }
   }
 
@@ -94,10 +102,17 @@ export class ServedChats {
     this.#roots.set(root, asked);
     let known: Served | undefined;
     for (const message of messages) {
-      asked = step(asked, message);
+      asked = this.#step(asked, message);
       known = asked.served ?? known;
     }
     return { asked, known };
+  }
+
+  #step(point: Point, message: Message): Point {
+    const mark = markOf(message, this.#broken);
+    const next = point.next.get(mark) ?? newPoint();
+    point.next.set(mark, next);
+    return next;
   }
 
   #begin({ messages, toolSchemas, agent }: ServeRequest): Chat {
@@ -114,11 +129,12 @@ export class ServedChats {
   }
 }
 
-function step(point: Point, message: Message): Point {
-  const mark = markOf(message);
-  const next = point.next.get(mark) ?? newPoint();
-  point.next.set(mark, next);
-  return next;
+/** How often a model that should call a tool is told so, before its words are passed on. */
+const REMINDERS = 2;
+
+function reminder({ neededCall, toolSchemas }: ServeRequest): string {
+  const names = toolSchemas.map((schema) => schema.function.name);
+  return `Call ${typeof neededCall === 'string' ? `the tool '${neededCall}'` : `one of these tools: ${names.join(', ')}`} now.`;
 }
 
 /** The chat after a reply: itself, or a fork of it if it has gone on, or goes on at this moment. */
@@ -144,13 +160,16 @@ function goOn(
   chat: Chat,
   { reply, length, answered: known }: Served,
   { messages, toolSchemas, failedCalls }: ServeRequest,
+  broken: ReadonlySet<string>,
 ): void {
-  const added = messages.slice(length).filter((message) => !isProblemAnswer(message));
+  const isAnswered = (message: Message) =>
+    isProblemAnswer(message) || (message.role === 'tool' && broken.has(message.toolCallId));
+  const added = messages.slice(length).filter((message) => !isAnswered(message));
   const answered = new Set<Message>();
   const runs = reply.toolCalls.flatMap((call): OutsideRun[] => {
     const here = known.find((run) => run.call === call);
     if (here) return [here];
-    const id = outsideId(reply, call);
+    const id = outsideId(reply.turn, call.id);
     const answer = added.find((message) => message.role === 'tool' && message.toolCallId === id);
     if (answer?.role !== 'tool') return [];
     answered.add(answer);
@@ -174,37 +193,17 @@ function refuseReplyAsPrompt(messages: readonly Message[]): void {
   );
 }
 
-function unknownCalls({ toolCalls }: ChatReply, schemas: readonly ToolSchema[]): OutsideRun[] {
-  const offered = schemas.map((schema) => schema.function.name);
+function answeredHere({ toolCalls }: ChatReply, request: ServeRequest): OutsideRun[] {
+  const filter = new CallFilter(request);
   return toolCalls.flatMap((call) => {
-    if (offered.includes(call.name)) return [];
-    const message = unknownToolMessage(call.name, offered);
-    return [{ call, result: message, problem: { kind: 'unknown-tool', message, source: call.name } }];
+    const problem = filter.refusal(call.id, call.name);
+    return problem ? [{ call, result: problem.message, problem }] : [];
   });
 }
 
 function problemOf({ name }: ToolCall, message: string, tools: readonly ToolSchema[]): Problem {
   const isKnown = tools.some((tool) => tool.function.name === name);
   return { kind: isKnown ? 'tool-threw' : 'unknown-tool', message, source: name };
-}
-
-/** A chat numbers its own calls; frameworks take ids for unique among all the messages they hold. */
-const outsideId = ({ turn }: ReplyHandle, { id }: { readonly id: string }): string => `${id}_turn_${turn}`;
-
-/** Parts of replies as the framework gets them: with its ids, and without the calls that are answered here. */
-function outsideParts({ toolSchemas, answersUnknown }: ServeRequest, onDelta: (part: ReplyPart) => void) {
-  const offered = new Set(toolSchemas.map((schema) => schema.function.name));
-  const places = new Map<string, number>();
-  return (part: ReplyPart) => {
-    const passed = part.toolCalls.filter(({ name }) => !answersUnknown || offered.has(name));
-    const toolCalls = passed.map((call) => {
-      const id = outsideId(part, call);
-      const index = places.get(id) ?? places.size;
-      places.set(id, index);
-      return { ...call, id, index };
-    });
-    onDelta({ ...part, toolCalls });
-  };
 }
 
 const NOTHING: Omit<ReplyPart, 'turn'> = {
@@ -226,11 +225,11 @@ const isProblemAnswer = (message: Message) =>
   message.role === 'tool' && /^problem_\d+_\d+$/.test(message.toolCallId);
 
 /** What makes two messages the same. Reasoning does not: what becomes of it is the chat format's rule. */
-function markOf(message: Message): string {
+function markOf(message: Message, broken: ReadonlySet<string>): string {
   const { role, content } = message;
   if (role === 'tool') return canonical([role, content, message.toolCallId, message.name]);
   if (role !== 'assistant') return canonical([role, content]);
-  const calls = message.toolCalls ?? [];
+  const calls = (message.toolCalls ?? []).filter(({ id }) => !broken.has(id));
   return canonical([role, content, calls.map(({ id, name, arguments: input }) => [id, name, input])]);
 }
 

@@ -1,4 +1,5 @@
 import { type Block, malformed, type Piece, readArguments, THINK, type ToolFormat } from './grammar.ts';
+import { growNamedCall } from './growing-call.ts';
 import { invokeTags, readTaggedCalls, type Tags } from './tagged.ts';
 import { jsonOrText } from './typed-value.ts';
 
@@ -26,6 +27,9 @@ function readCall(body: string, closed: boolean): Piece[] {
   return [malformed(missing, source)];
 }
 
+const HEAD =
+  /^\s*(?:function\s*<｜tool▁sep｜>\s*(?<name>[^\s{][^\n{]*)\n\s*(?:```(?:json)?\s*)?|(?<other>[^\s<{]+)\s*<｜tool▁sep｜>\s*(?:```(?:json)?\s*)?)(?=\{)/;
+
 /**
  * DeepSeek V3, R1 and V3.1:
  *
@@ -45,6 +49,7 @@ export const deepseek: ToolFormat = {
       close: ['<｜tool▁call▁end｜>', '<｜tool▁calls▁end｜>'],
       until: ['<｜tool▁call▁begin｜>'],
       read: (body, { closed }) => readCall(body, closed),
+      grow: () => growNamedCall(HEAD),
     },
   ],
   ignored: ['<｜tool▁calls▁begin｜>', '<｜tool▁calls▁end｜>'],

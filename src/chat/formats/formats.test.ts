@@ -5,6 +5,7 @@ import { familyFormat, templateFile } from '../../../test/chat-models.ts';
 import { type Call, FAMILIES, schemaFor } from '../../../test/tool-call-families.ts';
 import type { ToolSchema } from '../../types.ts';
 import { detectToolFormat } from '../detect.ts';
+import type { CallPart } from '../format.ts';
 
 const words = fc
   .string({ unit: 'binary', maxLength: 12 })
@@ -278,6 +279,7 @@ describe.each(FAMILIES.map((family) => [family.format, family] as const))('%s', 
         for (let at = 0; at < ids.length; at += size) deltas.push(stream.push(ids.slice(at, at + size)));
         deltas.push(stream.end());
         const { text: _, ...atOnce } = format.parseReply(ids, tools);
+        expect(putTogether(deltas.flatMap(({ callParts }) => callParts))).toEqual(atOnce.toolCalls);
         expect({
           content: deltas.map(({ content }) => content).join(''),
           reasoning: deltas.map(({ reasoning }) => reasoning).join(''),
@@ -288,7 +290,44 @@ describe.each(FAMILIES.map((family) => [family.format, family] as const))('%s', 
       { numRuns: 60 },
     );
   });
+
+  test('the arguments of a call are told while they are written, unless the family writes no JSON', () => {
+    const given = { word: 'a naïve 👩‍👩‍👧 "word",\n\ttwice', list: [1, -2.5, { deep: true }], n: 7 };
+    const made = { name: 'look_up', arguments: given };
+    const stream = format.streamReply(schemaFor([made]));
+    const ids = tokenizer.encode(family.write([made]));
+    const parts = Array.from(ids, (id) => stream.push(Int32Array.of(id)).callParts).flat();
+    parts.push(...stream.end().callParts);
+    expect(parts.length > 10 ? 'piece by piece' : 'whole').toBe(
+      TOLD_WHOLE.has(name) ? 'whole' : 'piece by piece',
+    );
+    if (!family.valuesAsText)
+      expect(parts.map((part) => part.arguments).join('')).toBe(JSON.stringify(given));
+  });
 });
+
+/** Families whose arguments are no JSON, or that write a call's name or id behind them: a call is told when it is complete. */
+const TOLD_WHOLE = new Set(
+  'pythonic mistral glm minimax seed deepseek_v4 gemma4 smollm3 apertus step3 dots minicpm5 functiongemma poolside_v1 hy_v3 olmo3 kimi_k3 minimax_m3 qwen3_coder'.split(
+    ' ',
+  ),
+);
+
+/** The calls that their pieces make; a broken one is none, and its arguments are no JSON. */
+function putTogether(parts: readonly CallPart[]) {
+  const calls = new Map<number, { id: string; name: string; json: string; isBroken: boolean }>();
+  for (const { index, isFirst, isBroken = false, id, name, arguments: more } of parts) {
+    expect(calls.has(index)).toBe(!isFirst);
+    const json = (calls.get(index)?.json ?? '') + more;
+    calls.set(index, { id, name, json, isBroken });
+  }
+  expect([...calls.keys()]).toEqual([...calls.keys()].sort((a, b) => a - b));
+  return [...calls.values()].flatMap(({ id, name, json, isBroken }) => {
+    if (!isBroken) return [{ id, name, arguments: JSON.parse(json) as unknown }];
+    expect(() => JSON.parse(json)).toThrow();
+    return [];
+  });
+}
 
 /** What follows the calls in each family's rendering: its closing token, or the next message. */
 const ENDS = [

@@ -7,6 +7,7 @@ import {
   type ToolFormat,
   words,
 } from './grammar.ts';
+import { growNamedCall } from './growing-call.ts';
 import { endOfJson } from './json-scan.ts';
 
 /** Arguments as JSON, and the words after them. */
@@ -32,6 +33,7 @@ const tagged: Block = {
       return [malformed(`the call of ${name} is not closed: </function> is missing`, source)];
     return readNamed(name, text, source);
   },
+  grow: () => growNamedCall(/^\s*(?<name>[^\s<>{][^<>\n{]*)>\s*(?=\{)/),
 };
 
 /** Code after `<|python_tag|>` is for the tool "python". */
@@ -68,6 +70,7 @@ const recipient: Block = {
     if (line < 0 || !/^[\w.-]+$/.test(name)) return words(body);
     return readNamed(name, body.slice(line + 1), `>>>${body.trim()}`);
   },
+  grow: () => growNamedCall(/^[ \t]*(?<name>[\w.-]+)[ \t]*\n\s*(?=\{)/),
 };
 
 const LONGEST_NAME = 200;

@@ -22,6 +22,18 @@ export type Sink =
   | { readonly kind: 'whole' }
   | { readonly kind: 'unsure' };
 
+/** A piece of a call whose block is still open. */
+export interface CallGrowth {
+  /** The id the model wrote in front of the arguments, if it did. */
+  readonly id?: string | undefined;
+  readonly name: string;
+  /** More of its arguments, as compact JSON. */
+  readonly arguments: string;
+}
+
+/** The next text of a block in, what it adds to its first call out. */
+export type Grow = (text: string) => CallGrowth | undefined;
+
 /** A stretch of a reply between marks. */
 export interface Block {
   readonly open: string;
@@ -33,6 +45,8 @@ export interface Block {
   sink?(body: string): Sink;
   /** Asked of a whole block. Never throws. */
   read?(body: string, context: BlockContext): Piece[];
+  /** Reads the first call while it arrives; without it, calls are told when the block is complete. */
+  grow?(): Grow;
 }
 
 export interface BlockContext {
@@ -65,6 +79,7 @@ export interface ToolFormat {
   readonly unmarked?: {
     readonly from: RegExp;
     read(text: string, tools: readonly ToolSchema[]): Piece[];
+    grow?(): Grow;
   };
 }
 
@@ -128,12 +143,14 @@ export interface JsonShape {
   readonly names: readonly string[];
   /** Keys of the arguments, the usual one first. */
   readonly keys: readonly string[];
+  /** The model writes the id behind the arguments; elsewhere an id there says nothing. */
+  readonly idsLast?: boolean;
 }
 
 export const CALL_SHAPE: JsonShape = { names: ['name'], keys: ['arguments', 'parameters'] };
 
 /** The id a JSON call has; Cohere's `tool_call_id` is the place of the call in its list, which says nothing. */
-function idOf({ id, tool_call_id: other }: Record<string, unknown>): string | undefined {
+export function idOf({ id, tool_call_id: other }: Record<string, unknown>): string | undefined {
   if (typeof id === 'string' && id !== '') return id;
   return typeof other === 'string' && !/^\d*$/.test(other) ? other : undefined;
 }
@@ -146,7 +163,7 @@ function isBeside(key: string, value: unknown): boolean {
 }
 
 /** `{"name": …, "arguments": {…}}` as a call; `source` is what the problem quotes. A key without meaning is reported. */
-function callFromJson(value: unknown, { names, keys }: JsonShape, source: string): Piece[] {
+function callFromJson(value: unknown, { names, keys, idsLast = false }: JsonShape, source: string): Piece[] {
   if (!isObject(value)) return [malformed('the tool call is not a JSON object', source)];
   const nameKey = names.find((key) => key in value) ?? names[0]!;
   const name = value[nameKey];
@@ -156,10 +173,13 @@ function callFromJson(value: unknown, { names, keys }: JsonShape, source: string
   if (key === undefined) return [malformed(`the tool call has no "${keys[0]}"`, source)];
   const given = readArguments(value[key]);
   if (!given) return [malformed(`"${key}" of the tool call is not a JSON object`, source)];
-  const id = idOf(value);
-  const strange = Object.entries(value).filter(
-    ([each, item]) => each !== nameKey && each !== key && !isBeside(each, item),
+  const entries = Object.entries(value);
+  const before = entries.slice(
+    0,
+    entries.findIndex(([each]) => each === key),
   );
+  const id = idOf(idsLast ? value : Object.fromEntries(before));
+  const strange = entries.filter(([each, item]) => each !== nameKey && each !== key && !isBeside(each, item));
   return [
     { kind: 'call', call: { name, arguments: given, ...(id !== undefined && { id }) } },
     ...strange.map(([each, item]) =>

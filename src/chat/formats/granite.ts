@@ -1,4 +1,5 @@
 import { CALL_SHAPE, THINK, type ToolFormat } from './grammar.ts';
+import { growJsonCall } from './growing-call.ts';
 import { jsonBlock } from './json-block.ts';
 import { readJsonCalls } from './json-scan.ts';
 
@@ -6,7 +7,7 @@ import { readJsonCalls } from './json-scan.ts';
 export const granite: ToolFormat = {
   name: 'granite',
   blocks: [THINK, jsonBlock('<|tool_call|>', []), jsonBlock('<tool_call>', ['</tool_call>'])],
-  unmarked: { from: /[[{]/, read: (text) => readJsonCalls(text, CALL_SHAPE) },
+  unmarked: { from: /[[{]/, read: (text) => readJsonCalls(text, CALL_SHAPE), grow: () => growJsonCall() },
 };
 
 /** Granite 20B for function calling: `<function_call> {"name": "add", "arguments": {"a": 1}}`, one mark a call. */

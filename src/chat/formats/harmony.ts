@@ -8,6 +8,7 @@ import {
   SPELLED,
   type ToolFormat,
 } from './grammar.ts';
+import { growNamedCall } from './growing-call.ts';
 
 const MESSAGE = '<|message|>';
 const LONGEST_HEADER = 400;
@@ -24,6 +25,9 @@ interface Header {
 const NOT_TOOLS = new Set(['assistant', 'user', 'all']);
 const KNOWN =
   /<\|channel\|>\s*(?:analysis|commentary|final)?\b|\bto=[^\s<]*|<\|constrain\|>|\b(?:assistant|json|code)\b/g;
+
+const CALL_HEAD =
+  /^(?:(?!<\|message\|>)[\s\S])*?\bto=(?:functions\.)?(?<name>[^\s<]+)(?:(?!<\|message\|>)[\s\S])*<\|message\|>\s*(?=\{)/;
 
 function headerOf(text: string): Header {
   const recipients = [...text.matchAll(/\bto=([^\s<]+)/g)].map(([, name]) => name!);
@@ -63,6 +67,7 @@ const message: Block = {
     if (!given) return [malformed(`the arguments of ${name} are not a JSON object`, source)];
     return [...strange, { kind: 'call', call: { name, arguments: given } }];
   },
+  grow: () => growNamedCall(CALL_HEAD),
 };
 
 /** Words without a header; a header in ordinary letters does not count, and the model gets an error. */

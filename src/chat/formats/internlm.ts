@@ -8,6 +8,7 @@ import {
   THINK,
   type ToolFormat,
 } from './grammar.ts';
+import { growJsonCall } from './growing-call.ts';
 
 const SHAPE: JsonShape = { names: ['name'], keys: ['parameters', 'arguments'] };
 
@@ -32,6 +33,7 @@ const action: Block = {
   open: '<|action_start|>',
   close: ['<|action_end|>'],
   read: (body, { closed }) => readAction(body, closed),
+  grow: () => growJsonCall(SHAPE, /^\s*<\|plugin\|>/),
 };
 
 /** InternLM 2 and 3, Intern-S1: `<|action_start|><|plugin|>{"name": "add", "parameters": {"a": 1}}<|action_end|>` */

@@ -8,6 +8,7 @@ import {
   readJson,
   words,
 } from './grammar.ts';
+import { growJsonCall } from './growing-call.ts';
 import { endOfJson } from './json-scan.ts';
 
 /** A value inside a block as calls. */
@@ -18,7 +19,8 @@ export type ReadValue = (value: unknown, source: string) => Piece[];
  * closing mark is missing; words after it are content.
  */
 export function jsonBlock(open: string, close: readonly string[], shape: JsonShape = CALL_SHAPE): Block {
-  return jsonBlockOf(open, close, (value, source) => callsFromJson(value, shape, source));
+  const block = jsonBlockOf(open, close, (value, source) => callsFromJson(value, shape, source));
+  return { ...block, grow: () => growJsonCall(shape) };
 }
 
 export function jsonBlockOf(open: string, close: readonly string[], readValue: ReadValue): Block {

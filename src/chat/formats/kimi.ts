@@ -1,5 +1,6 @@
 import type { ToolSchema } from '../../types.ts';
 import { isObject, malformed, type Piece, readArguments, THINK, type ToolFormat } from './grammar.ts';
+import { growNamedCall } from './growing-call.ts';
 
 const ARGUMENTS = '<|tool_call_argument_begin|>';
 
@@ -50,6 +51,8 @@ function fitOf({ function: { parameters } }: ToolSchema, given: Record<string, u
   return fitting - (keys.length - fitting);
 }
 
+const HEAD = /^\s*(?<id>functions\.(?<name>[^\s<]+?)(?::\d+)?)\s*<\|tool_call_argument_begin\|>\s*(?=\{)/;
+
 /**
  * Kimi K2 and K2.5. The model writes the call's id, which names the tool:
  *
@@ -66,6 +69,7 @@ export const kimi: ToolFormat = {
       close: ['<|tool_call_end|>', '<|tool_calls_section_end|>'],
       until: ['<|tool_call_begin|>'],
       read: (body, { tools, closed }) => readCall(body, tools, closed),
+      grow: () => growNamedCall(HEAD),
     },
   ],
   ignored: ['<|tool_calls_section_begin|>', '<|tool_calls_section_end|>'],

@@ -1,4 +1,5 @@
 import { type JsonShape, malformed, type Piece, type ToolFormat } from './grammar.ts';
+import { growJsonCall } from './growing-call.ts';
 import { readJsonCalls } from './json-scan.ts';
 import { readPythonicCall } from './pythonic.ts';
 
@@ -22,6 +23,10 @@ function readTagged(body: string): Piece[] {
 export const llama3Json: ToolFormat = {
   name: 'llama3_json',
   stopTokens: ['<|eot_id|>', '<|eom_id|>'],
-  blocks: [{ open: '<|python_tag|>', close: [], read: readTagged }],
-  unmarked: { from: /[[{]/, read: (text) => readJsonCalls(text, SHAPE) },
+  blocks: [{ open: '<|python_tag|>', close: [], read: readTagged, grow: () => growJsonCall(SHAPE) }],
+  unmarked: {
+    from: /[[{]/,
+    read: (text) => readJsonCalls(text, SHAPE),
+    grow: () => growJsonCall(SHAPE),
+  },
 };

@@ -1,5 +1,6 @@
 import {
   CALL_SHAPE,
+  type JsonShape,
   malformed,
   type Piece,
   readArguments,
@@ -8,12 +9,18 @@ import {
   type ToolFormat,
   words,
 } from './grammar.ts';
+import { growNamedCall } from './growing-call.ts';
 import { endOfJson, readJsonCalls } from './json-scan.ts';
 
 const CALLS = '[TOOL_CALLS]';
 
 /** Newer tokenizers (v11): `name[CALL_ID]id[ARGS]{…}`, one mark a call; some leave `[ARGS]` away. */
 const NAMED = /^\s*(?:([\w.-]+)\s*)?(?:\[CALL_ID\]([^[{]*))?(?:\[ARGS\]\s*|(?=\{))/;
+
+/** The same, for one that has a name. */
+const HEAD = /^\s*(?<name>[\w.-]+)\s*(?:\[CALL_ID\](?<id>[^[{]*))?(?:\[ARGS\]\s*)?(?=\{)/;
+
+const LIST: JsonShape = { ...CALL_SHAPE, idsLast: true };
 
 function readNamed(text: string, [head, name = '', id = '']: RegExpExecArray): Piece[] {
   const source = text.trim();
@@ -34,7 +41,7 @@ function readCalls(body: string): Piece[] {
   return body.split(CALLS).flatMap((text) => {
     const named = NAMED.exec(text);
     if (named && (named[1] !== undefined || text.includes('[ARGS]'))) return readNamed(text, named);
-    const pieces = readJsonCalls(text, CALL_SHAPE);
+    const pieces = readJsonCalls(text, LIST);
     if (pieces.some(({ kind }) => kind !== 'content') || /^[\s[\]]*$/.test(text)) return pieces;
     return [malformed(`what follows ${CALLS} is not a tool call`, text.trim())];
   });
@@ -48,5 +55,9 @@ function readCalls(body: string): Piece[] {
  */
 export const mistral: ToolFormat = {
   name: 'mistral',
-  blocks: [THINK, reasoning('[THINK]', '[/THINK]'), { open: CALLS, close: [], read: readCalls }],
+  blocks: [
+    THINK,
+    reasoning('[THINK]', '[/THINK]'),
+    { open: CALLS, close: [], read: readCalls, grow: () => growNamedCall(HEAD) },
+  ],
 };

@@ -1,4 +1,5 @@
 import type { Block, ToolFormat } from './grammar.ts';
+import { growJsonCall } from './growing-call.ts';
 import { jsonBlock } from './json-block.ts';
 
 /** A mark that is also a word: without a list behind it, it is one. */
@@ -9,6 +10,7 @@ const functools: Block = {
     if (!/^\s*\[/.test(body)) return [{ kind: 'content', text: `functools${body}` }];
     return jsonBlock('functools', []).read!(body, context);
   },
+  grow: () => growJsonCall(),
 };
 
 /**

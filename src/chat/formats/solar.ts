@@ -1,4 +1,5 @@
 import { type Block, malformed, type Piece, readArguments, reasoning, type ToolFormat } from './grammar.ts';
+import { growNamedCall } from './growing-call.ts';
 
 const [NAME, ARGUMENTS, END] = ['<|tool_call:name|>', '<|tool_call:args|>', '<|tool_call:end|>'];
 
@@ -26,6 +27,8 @@ const call: Block = {
   open: '<|tool_call:begin|>',
   close: [END],
   read: (body, { closed }) => readCall(body, closed),
+  grow: () =>
+    growNamedCall(/^(?<id>[^<]*)<\|tool_call:name\|>\s*(?<name>[^<]+?)\s*<\|tool_call:args\|>\s*(?=\{)/),
 };
 
 /**

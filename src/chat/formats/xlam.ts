@@ -1,4 +1,5 @@
 import { CALL_SHAPE, type Piece, THINK, type ToolFormat, words } from './grammar.ts';
+import { growJsonCall } from './growing-call.ts';
 import { jsonBlock } from './json-block.ts';
 import { readJsonCalls } from './json-scan.ts';
 
@@ -26,5 +27,9 @@ function readFenced(text: string): Piece[] {
 export const xlam: ToolFormat = {
   name: 'xlam',
   blocks: [THINK, jsonBlock('<tool_call>', ['</tool_call>']), jsonBlock('[TOOL_CALLS]', ['\n'])],
-  unmarked: { from: /[[{`]/, read: readFenced },
+  unmarked: {
+    from: /[[{`]/,
+    read: readFenced,
+    grow: () => growJsonCall(CALL_SHAPE, /^(?:```(?:json)?\s*)?(?=[[{])/),
+  },
 };

@@ -13,17 +13,27 @@ import {
   type WantedSchema,
 } from './dialect.ts';
 import type { Fields } from './fields.ts';
-import { argumentsOf, openaiError, plainText, readShape, readStops, toolSchema } from './shared.ts';
+import {
+  argumentsOf,
+  openaiError,
+  plainText,
+  readShape,
+  readStops,
+  readToolChoice,
+  toolSchema,
+} from './shared.ts';
 
 export const chatCompletions: Dialect = {
   idPrefix: 'chatcmpl-',
 
   async read(body, context): Promise<Asked> {
-    const choice = body.get('tool_choice');
+    const { isNone, neededCall } = readToolChoice(body);
     const tools = readTools(body);
     const asked = {
       messages: await readMessages(body, context),
-      tools: choice === 'none' ? [] : tools,
+      tools: isNone ? [] : tools,
+      neededCall,
+      onlyOneCall: body.get('parallel_tool_calls') === false,
       failedCalls: new Set<string>(),
       shape: readShape(body),
       maxTokens: body.number('max_completion_tokens') ?? body.number('max_tokens'),
@@ -35,8 +45,7 @@ export const chatCompletions: Dialect = {
       logprobs: body.flag('logprobs'),
       model: body.text('model') ?? 'policy',
     };
-    const isForced = choice !== undefined && choice !== 'auto' && choice !== 'none';
-    return { ...asked, ignored: [...(isForced ? ['tool_choice'] : []), ...body.unread] };
+    return { ...asked, ignored: body.unread };
   },
 
   write: (id, replies, { model }) => ({

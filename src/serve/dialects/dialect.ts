@@ -18,6 +18,10 @@ export interface Asked {
   readonly stopStrings?: readonly string[] | undefined;
   /** A schema that the reply must follow. */
   readonly schema?: WantedSchema | undefined;
+  /** Of several calls in a reply, only the first is wanted. */
+  readonly onlyOneCall: boolean;
+  /** The reply must call a tool, or this one. */
+  readonly neededCall: boolean | string;
   /** How many replies. */
   readonly count: number;
   readonly stream: boolean;

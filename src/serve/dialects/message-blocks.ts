@@ -20,7 +20,7 @@ export class MessageBlocks {
   #open: Open | undefined;
 
   whole({ content, reasoning, calls }: GivenReply): void {
-    const toolCalls = calls.map((call, index) => ({ ...call, index, isFirst: true }));
+    const toolCalls = calls.map((call, index) => ({ ...call, index, isFirst: true, isLast: true }));
     this.part({ content, reasoning, toolCalls });
     this.end();
   }
@@ -29,9 +29,10 @@ export class MessageBlocks {
     return [
       ...(reasoning === '' ? [] : this.#grow('thinking', reasoning)),
       ...(content === '' ? [] : this.#grow('text', content)),
-      ...toolCalls.flatMap(({ id, name, arguments: text, isFirst }) => [
+      ...toolCalls.flatMap(({ id, name, arguments: text, isFirst, isLast }) => [
         ...(isFirst ? this.end() : []),
         ...this.#grow('tool_use', text, id, name),
+        ...(isLast ? this.end() : []),
       ]),
     ];
   }
@@ -76,6 +77,15 @@ function blockOf({ kind, id, name, text }: Open): object {
     case 'text':
       return { type: 'text', text, citations: null };
     case 'tool_use':
-      return { type: 'tool_use', id, name, input: text === '' ? {} : (JSON.parse(text) as unknown) };
+      return { type: 'tool_use', id, name, input: inputOf(text) };
+  }
+}
+
+/** A call that has just begun, or that broke off, has none. */
+function inputOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return {};
   }
 }

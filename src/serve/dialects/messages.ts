@@ -10,14 +10,16 @@ export const messages: Dialect = {
   idPrefix: 'msg_',
 
   async read(body, context): Promise<Asked> {
-    const choice = body.object('tool_choice')?.text('type');
+    const given = body.object('tool_choice');
+    const choice = given?.text('type');
     const ignored: string[] = [];
     const tools = readTools(body, ignored);
-    if (choice === 'any' || choice === 'tool') ignored.push('tool_choice');
     const failedCalls = new Set<string>();
     const asked = {
       messages: [...readSystem(body), ...(await readMessages(body, failedCalls, context))],
       tools: choice === 'none' ? [] : tools,
+      neededCall: choice === 'any' || (choice === 'tool' && (given?.text('name') ?? true)),
+      onlyOneCall: given?.flag('disable_parallel_tool_use') ?? false,
       failedCalls,
       shape: readShape(body),
       maxTokens: body.number('max_tokens'),

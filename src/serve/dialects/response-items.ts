@@ -35,7 +35,7 @@ export class ResponseItems {
   }
 
   whole({ content, reasoning, calls }: GivenReply): void {
-    const toolCalls = calls.map((call, index) => ({ ...call, index, isFirst: true }));
+    const toolCalls = calls.map((call, index) => ({ ...call, index, isFirst: true, isLast: true }));
     this.part({ content, reasoning, toolCalls });
     this.end();
   }
@@ -44,9 +44,10 @@ export class ResponseItems {
     return [
       ...(reasoning === '' ? [] : this.#grow('reasoning', reasoning)),
       ...(content === '' ? [] : this.#grow('message', content)),
-      ...toolCalls.flatMap(({ id, name, arguments: text, isFirst }) => [
+      ...toolCalls.flatMap(({ id, name, arguments: text, isFirst, isLast, isBroken }) => [
         ...(isFirst ? this.end() : []),
         ...this.#grow('function_call', text, id, name),
+        ...(isLast ? this.end(isBroken ? 'incomplete' : 'completed') : []),
       ]),
     ];
   }
@@ -77,13 +78,13 @@ export class ResponseItems {
   }
 
   /** Closes the item that is open. */
-  end(): ItemEvent[] {
+  end(status: 'completed' | 'incomplete' = 'completed'): ItemEvent[] {
     const open = this.#open;
     if (!open) return [];
     this.#open = undefined;
     const { type, text } = open;
     const place = this.#place(open);
-    const item = itemOf(open, 'completed');
+    const item = itemOf(open, status);
     const finished = { type: 'response.output_item.done', output_index: this.done.length, item };
     this.done.push(item);
     if (type === 'function_call') {
@@ -122,8 +123,11 @@ const partOf = (type: 'reasoning' | 'message', text: string) =>
     ? { type: 'output_text', text, annotations: [], logprobs: [] }
     : { type: 'summary_text', text };
 
-function itemOf({ type, id, callId, name, text }: Open, status: 'in_progress' | 'completed'): Item {
-  const isDone = status === 'completed';
+function itemOf(
+  { type, id, callId, name, text }: Open,
+  status: 'in_progress' | 'completed' | 'incomplete',
+): Item {
+  const isDone = status !== 'in_progress';
   switch (type) {
     case 'reasoning':
       return { type, id, summary: isDone ? [partOf(type, text)] : [] };

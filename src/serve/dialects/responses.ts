@@ -12,7 +12,7 @@ import {
 } from './dialect.ts';
 import type { Fields } from './fields.ts';
 import { type Item, ResponseItems } from './response-items.ts';
-import { argumentsOf, openaiError, plainText, readShape, toolSchema } from './shared.ts';
+import { argumentsOf, openaiError, plainText, readShape, readToolChoice, toolSchema } from './shared.ts';
 
 export const responses: Dialect = {
   idPrefix: 'resp_',
@@ -20,10 +20,9 @@ export const responses: Dialect = {
   async read(body, context): Promise<Asked> {
     const instructions = body.text('instructions');
     const previous = body.text('previous_response_id');
-    const choice = body.get('tool_choice');
+    const { isNone, neededCall } = readToolChoice(body);
     const ignored: string[] = [];
     const tools = readTools(body, ignored);
-    if (choice !== undefined && choice !== 'auto' && choice !== 'none') ignored.push('tool_choice');
     const asked = {
       messages: [
         ...(instructions === undefined ? [] : [{ role: 'system' as const, content: instructions }]),
@@ -31,7 +30,9 @@ export const responses: Dialect = {
         ...(await readInput(body, context)),
       ],
       instructions: instructions === undefined ? 0 : 1,
-      tools: choice === 'none' ? [] : tools,
+      tools: isNone ? [] : tools,
+      neededCall,
+      onlyOneCall: body.get('parallel_tool_calls') === false,
       failedCalls: new Set<string>(),
       shape: readShape(body),
       maxTokens: body.number('max_output_tokens'),
@@ -72,7 +73,12 @@ export const responses: Dialect = {
   error: openaiError,
 };
 
-function response(id: string, { model, tools }: Asked, output: readonly Item[], reply?: GivenReply) {
+function response(
+  id: string,
+  { model, tools, onlyOneCall }: Asked,
+  output: readonly Item[],
+  reply?: GivenReply,
+) {
   const isCut = reply?.finish === 'length';
   return {
     id,
@@ -89,7 +95,7 @@ function response(id: string, { model, tools }: Asked, output: readonly Item[], 
       strict: tool.function.strict ?? false,
     })),
     tool_choice: 'auto',
-    parallel_tool_calls: true,
+    parallel_tool_calls: !onlyOneCall,
     instructions: null,
     metadata: {},
     usage: reply

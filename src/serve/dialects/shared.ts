@@ -51,6 +51,19 @@ export function readShape(body: Fields): Asked['shape'] {
   };
 }
 
+/** OpenAI's `tool_choice`: a word, or an object that names a tool (Chat Completions has the name one level deeper). */
+export function readToolChoice(body: Fields): {
+  readonly isNone: boolean;
+  readonly neededCall: boolean | string;
+} {
+  const choice = body.get('tool_choice');
+  if (choice === undefined || typeof choice === 'string') {
+    return { isNone: choice === 'none', neededCall: choice === 'required' };
+  }
+  const given = body.object('tool_choice')!;
+  return { isNone: false, neededCall: given.text('name') ?? given.object('function')?.text('name') ?? true };
+}
+
 export function readStops(stop: unknown): readonly string[] | undefined {
   if (stop === undefined) return undefined;
   return [stop].flat().filter((text): text is string => typeof text === 'string' && text !== '');

@@ -105,10 +105,19 @@ export class Session {
     this.#use.requests++;
     const asked = await dialect.read(new Fields(await request.body()), this.#reading);
     const id = `${dialect.idPrefix}${this.#name}.${++this.#responses}`;
-    const ask = async (number: number, signal: AbortSignal, onDelta?: (part: ReplyPart) => void) => {
+    const ask = async (number: number, signal: AbortSignal, tell?: (part: ReplyPart) => void) => {
+      let isBroken = false; // a call that the client has and cannot read is its to answer
+      const onDelta =
+        tell &&
+        ((part: ReplyPart) => {
+          isBroken ||= part.toolCalls.some((call) => call.isBroken);
+          tell(part);
+        });
       const reply = await this.#setup.reply(this.#serveRequest(asked, request.agent, { signal, onDelta }));
       if (number === 0) this.#keep(id, reply, asked);
-      return this.#given(reply, asked);
+      const hasCalls = isBroken || reply.toolCalls.length > 0;
+      if (asked.neededCall !== false && !hasCalls) this.#countIgnored(['tool_choice']);
+      return this.#given(reply, asked, hasCalls);
     };
     const serve = this.#serveRequest(asked, request.agent, {});
     this.#countRequest(asked, serve);
@@ -169,6 +178,9 @@ export class Session {
       answersUnreadable: true,
       answersUnknown: true,
       trainsRepeated: this.#options.abandoned === 'train',
+      onlyOneCall: asked.onlyOneCall,
+      neededCall: tools.length > 0 && asked.neededCall,
+      tellsWholeCalls: this.#options.calls === 'whole',
       sampling: {
         ...this.#shape(asked.shape),
         ...(maxTokens === undefined ? {} : { maxTokens }),
@@ -204,6 +216,10 @@ export class Session {
     if (names.length > 0 && this.#options.unknownFields === 'refuse') {
       throw new BadRequest(`${names.join(', ')} has no effect here (endpoint.unknownFields is refuse)`);
     }
+    this.#countIgnored(names);
+  }
+
+  #countIgnored(names: readonly string[]): void {
     const counts = this.#use.ignoredFields;
     for (const name of names) counts[name] = (counts[name] ?? 0) + 1;
   }
@@ -216,13 +232,13 @@ export class Session {
     this.#dialogues.set(id, [...asked.messages.slice(asked.instructions), reply]);
   }
 
-  #given(reply: ChatReply, { logprobs }: Asked): GivenReply {
+  #given(reply: ChatReply, { logprobs }: Asked, hasCalls: boolean): GivenReply {
     const calls = reply.toolCalls.map((call) => ({ ...call, arguments: JSON.stringify(call.arguments) }));
     return {
       content: reply.content,
       reasoning: reply.reasoning,
       calls,
-      finish: reply.finish === 'length' ? 'length' : calls.length > 0 ? 'calls' : 'stop',
+      finish: reply.finish === 'length' ? 'length' : hasCalls ? 'calls' : 'stop',
       promptTokens: reply.promptTokens,
       replyTokens: reply.ids.length,
       tokens: logprobs ? this.#setup.tokensOf(reply) : undefined,
