@@ -153,6 +153,8 @@ export interface ChatPart {
   readonly end: number;
   /** Names of the tools that the model was offered. */
   readonly tools: readonly string[];
+  /** Name of the agent that speaks here, where a trajectory has several. */
+  readonly agent?: string;
 }
 
 /** A stretch of a trajectory's time, in milliseconds since the run's clock began. */
@@ -198,6 +200,8 @@ export interface Trajectory<T = Task> {
   readonly extra: Readonly<Record<string, unknown>>;
   /** Set by the agent itself (`context.reward`), instead of by reward functions. */
   readonly ownReward?: number;
+  /** Rewards of sub-agents by name, set by the agent: their segments are trained on these, instead of on the trajectory's. */
+  readonly agentRewards?: Readonly<Record<string, number>>;
   /** How the agent's clients used its endpoint; absent if it had none. */
   readonly endpoint?: EndpointUse;
 }

@@ -1,10 +1,13 @@
+import { stripVTControlCharacters } from 'node:util';
 import OpenAI from 'openai';
 import { type AgentContext, agent, rollout, tool } from 'rollcall';
 import type { Endpoint } from 'rollcall/agents';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { obeyReport } from '../src/agent/agent-report.ts';
 import { ENDPOINT_RULES } from '../src/agent/endpoint.ts';
+import { printTrajectory } from '../src/cli/print-trajectory.ts';
 import { type DoorOptions, openDoor } from '../src/serve/endpoint/door.ts';
 
 const { tokenizer, format } = byteModel();
@@ -403,6 +406,30 @@ describe('words from outside', () => {
       [0.25, undefined],
       [undefined, 'excluded'],
     ]);
+  });
+
+  test('a sub-agent is given a reward of its own, by its URL, by the agent or in a report', async () => {
+    const run = async (_: Endpoint, context: AgentContext) => {
+      const planner = await context.endpoint({ agent: 'planner' });
+      await ask(planner, {});
+      await ask(await context.endpoint({ agent: 'critic' }), {});
+      const base = { ...planner, openai: planner.url };
+      expect((await post(base, '/agents/planner/reward', { value: 0.25 })).status).toBe(200);
+      await post(base, '/reward', { value: 1 });
+      context.reward('critic', -1);
+      await obeyReport({ agents: { judge: 2 } }, { context, endpoint: planner });
+    };
+    const { trajectory } = await play(run, () => 'ok');
+    expect([trajectory.ownReward, trajectory.agentRewards]).toEqual([
+      1,
+      { planner: 0.25, critic: -1, judge: 2 },
+    ]);
+    expect(trajectory.chats.map((chat) => chat.agent)).toEqual(['planner', 'critic']);
+    const stored = { ...trajectory, task: {}, rewards: {}, reward: 1 };
+    const tokens = trajectory.segments.map((segment) => ({ ...segment, advantages: new Float32Array() }));
+    const shown = stripVTControlCharacters(printTrajectory(stored, tokens, (ids) => tokenizer.decode(ids)));
+    expect(shown).toMatch(/reward 1 {2}planner 0.25 {2}critic -1 {2}judge 2\n/);
+    expect(shown).toContain('segment 2 of 2, agent critic');
   });
 
   test('a body that cannot be read is refused in our words', async () => {

@@ -7,6 +7,8 @@ import type { Endpoint } from './endpoint.ts';
 export interface AgentReport {
   /** What the attempt is worth; then no reward function is called. */
   readonly reward?: number;
+  /** Rewards of sub-agents by name; the rest of the attempt keeps its own reward. */
+  readonly agents?: Readonly<Record<string, number>>;
   /** Why the attempt failed; then it is not trained. */
   readonly error?: string;
   /** Replies by the id that the client got with them: a step reward, or out of training. */
@@ -15,6 +17,7 @@ export interface AgentReport {
 
 const report = z.object({
   reward: z.number().optional(),
+  agents: z.record(z.string(), z.number()).optional(),
   error: z.string().optional(),
   replies: z
     .record(z.string(), z.object({ reward: z.number().optional(), exclude: z.boolean().optional() }))
@@ -27,12 +30,12 @@ export function readReport(value: unknown, source: string): AgentReport {
   const read = report.safeParse(value);
   if (read.success) return read.data as AgentReport;
   const why = z.prettifyError(read.error).replace(/\s+/g, ' ');
-  throw new ConfigError(`${source} is not {reward?, error?, replies?}: ${why}`);
+  throw new ConfigError(`${source} is not {reward?, agents?, error?, replies?}: ${why}`);
 }
 
 /** Does what a report says. */
 export async function obeyReport<T>(
-  { reward, error, replies = {} }: AgentReport,
+  { reward, agents = {}, error, replies = {} }: AgentReport,
   { context, endpoint }: { readonly context: AgentContext<T>; readonly endpoint: Endpoint },
 ): Promise<void> {
   if (error !== undefined) throw new Error(error);
@@ -49,5 +52,6 @@ export async function obeyReport<T>(
     if (reply.exclude) await post(`${path}/exclude`, {});
     if (reply.reward !== undefined) await post(`${path}/reward`, { value: reply.reward });
   }
+  for (const [agent, value] of Object.entries(agents)) context.reward(agent, value);
   if (reward !== undefined) context.reward(reward);
 }

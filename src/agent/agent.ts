@@ -42,6 +42,11 @@ export interface AgentContext<T = Task> {
   reward(value: number): void;
   /** Sets the step reward of a reply, of whichever chat; `replyOf` of an adapter gives the handle. */
   reward(reply: ReplyHandle, value: number): void;
+  /**
+   * Sets the reward of a sub-agent: its segments are trained on this, compared with the same sub-agent of the group's other
+   * attempts. The rest of the trajectory keeps its own reward.
+   */
+  reward(agent: string, value: number): void;
   /** Takes a reply out of training; it stays in the context. */
   exclude(reply: ReplyHandle): void;
   /** Runs `work` and records how long it took as a span of the trajectory. */

@@ -18,7 +18,7 @@ export interface Endpoint {
   readonly apiKey: string;
   /** Answers requests to these URLs in this process, without a connection; clients take it as their `fetch`. */
   readonly fetch: typeof globalThis.fetch;
-  /** Where rewards and the end are posted: `/reward`, `/replies/ID/reward`, `/replies/ID/exclude`, `/complete`. */
+  /** Where rewards and the end are posted: `/reward`, `/agents/NAME/reward`, `/replies/ID/reward|exclude`, `/complete`. */
   readonly url: string;
   /** Resolves when a client posts to `/complete`; never, if none does. */
   readonly completed: Promise<Completion>;
@@ -78,8 +78,8 @@ export interface EndpointSetup {
   tokensOf(reply: Pick<ChatReply, 'ids' | 'logprobs'>): { readonly text: string; readonly logprob: number }[];
   /** Stores an image that a message shows. */
   image(bytes: Uint8Array): Promise<ImageRef>;
-  /** The trajectory's own reward. */
-  reward(value: number): void;
+  /** The trajectory's own reward, or that of one of its sub-agents. */
+  reward(value: number, agent?: string): void;
   rewardReply(reply: ReplyHandle, value: number): void;
   excludeReply(reply: ReplyHandle): void;
   /** How the trajectory ended, in words; undefined while it lasts. */

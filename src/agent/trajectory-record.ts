@@ -31,7 +31,9 @@ export function assembleTrajectory(chats: readonly ChatRecord[], lastTurn = 0): 
     const first = messages.length;
     if (kept.includes(chat)) {
       messages.push(...chat.messages);
-      parts.push({ number: chatNumber, start: first, end: messages.length, tools: chat.tools });
+      const agent = chat.segments[0]?.agent;
+      const named = agent === undefined ? {} : { agent };
+      parts.push({ number: chatNumber, start: first, end: messages.length, tools: chat.tools, ...named });
     }
     const turnOfReply = [0, ...chat.replies.map(({ turn }) => number(turn))];
     const place = chat.segments.map((segment) => {

@@ -18,7 +18,7 @@ import { Budget } from './budget.ts';
 import { Ending } from './ending.ts';
 import type { Door, OpenEndpoint } from './endpoint.ts';
 import type { Limits } from './limits.ts';
-import { Replies } from './replies.ts';
+import { MAIN_AGENT, Replies } from './replies.ts';
 import type { Sampling } from './sampling.ts';
 import type { TextTokens } from './shorten.ts';
 import { checkToolNames, type TrajectorySoFar } from './tool.ts';
@@ -80,6 +80,7 @@ class Life<T> {
   #opening: Promise<OpenEndpoint> | undefined;
   #endpoint: OpenEndpoint | undefined;
   #ownReward: number | undefined;
+  readonly #agentRewards: Record<string, number> = {};
 
   constructor(setup: TrajectorySetup<T>) {
     const { clock, limits, format } = setup;
@@ -166,8 +167,11 @@ class Life<T> {
       signal: this.#ending.signal,
       extra: this.#extra,
       image: this.#keepImage,
-      reward: (of: number | ReplyHandle, value?: number) =>
-        typeof of === 'number' ? this.#rewardItself(of) : this.#chatOf(of).reward(of, value ?? Number.NaN),
+      reward: (of: number | string | ReplyHandle, value: number = Number.NaN) => {
+        if (typeof of === 'number') this.#rewardItself(of);
+        else if (typeof of === 'string') this.#rewardAgent(of, value);
+        else this.#chatOf(of).reward(of, value);
+      },
       exclude: (reply) => this.#chatOf(reply).exclude(reply),
       timed: (span, work) => this.#spans.timed(span, work),
       trajectory: () => this.#trajectory({ kind: 'completed' }),
@@ -205,7 +209,8 @@ class Life<T> {
       tokensOf: ({ ids, logprobs }) =>
         Array.from(ids, (id, at) => ({ text: format.decode(Int32Array.of(id)), logprob: logprobs[at]! })),
       image: this.#keepImage,
-      reward: (value) => this.#rewardItself(value),
+      reward: (value, agent) =>
+        agent === undefined ? this.#rewardItself(value) : this.#rewardAgent(agent, value),
       rewardReply: (reply, value) => this.#chatOf(reply).reward(reply, value),
       excludeReply: (reply) => this.#chatOf(reply).exclude(reply),
       ended: () => this.#ending.end && endInWords(this.#ending.end),
@@ -233,6 +238,14 @@ class Life<T> {
       throw new RangeError(`the agent's own reward is ${value}; it must be a finite number`);
     }
     this.#ownReward = value;
+  }
+
+  #rewardAgent(agent: string, value: number): void {
+    if (!Number.isFinite(value)) {
+      throw new RangeError(`the reward of agent '${agent}' is ${value}; it must be a finite number`);
+    }
+    if (agent === MAIN_AGENT) this.#rewardItself(value);
+    else this.#agentRewards[agent] = value;
   }
 
   /** Time that a server let pass without an answer, even to an abort, is not the policy's: it must not be scored. */
@@ -283,6 +296,7 @@ class Life<T> {
       spans: this.#spans.list(),
       extra: { ...this.#extra },
       ...(this.#ownReward === undefined ? {} : { ownReward: this.#ownReward }),
+      ...(Object.keys(this.#agentRewards).length === 0 ? {} : { agentRewards: { ...this.#agentRewards } }),
       ...(this.#endpoint ? { endpoint: this.#endpoint.use() } : {}),
     };
   }

@@ -15,7 +15,9 @@ export function printTrajectory(
 ): string {
   const lines = [heading(trajectory)];
   for (const [number, segment] of segments.entries()) {
-    if (segments.length > 1) lines.push(pc.dim(`segment ${number + 1} of ${segments.length}`));
+    const agent = agentOf(trajectory, number);
+    const named = agent === undefined ? '' : `, agent ${agent}`;
+    if (segments.length > 1) lines.push(pc.dim(`segment ${number + 1} of ${segments.length}${named}`));
     lines.push(paintTokens(segment, decode), '');
   }
   for (const [at, turn] of trajectory.turns.entries()) {
@@ -31,9 +33,15 @@ export function printTrajectory(
   return lines.join('\n');
 }
 
+/** The name of the agent that speaks in a segment. */
+function agentOf({ chats, turns }: StoredTrajectory, segment: number): string | undefined {
+  const place = turns.find((turn) => turn.segment === segment)?.message ?? -1;
+  return chats.find(({ start, end }) => place >= start && place < end)?.agent;
+}
+
 export const LEGEND = `${pc.green('sampled and trained')}  ${pc.yellow('sampled, not trained')}  ${pc.dim('context')}`;
 
-function heading({ id, end, reward, rewards, turns }: StoredTrajectory): string {
+function heading({ id, end, reward, rewards, turns, agentRewards = {} }: StoredTrajectory): string {
   const parts = [
     pc.bold(id),
     endName(end),
@@ -42,6 +50,7 @@ function heading({ id, end, reward, rewards, turns }: StoredTrajectory): string 
   ];
   const names = Object.entries(rewards).map(([name, value]) => `${name} ${round(value)}`);
   if (names.length > 1) parts.push(`(${names.join(', ')})`);
+  for (const [agent, value] of Object.entries(agentRewards)) parts.push(`${agent} ${round(value)}`);
   if (end.kind !== 'failed') return parts.join('  ');
   const { cause, suggestion } = adviceFor(end);
   return `${parts.join('  ')}  ${pc.red(`${cause}: ${end.message}`)}\n${pc.dim(suggestion)}`;

@@ -186,3 +186,35 @@ test('group-relative advantages do not change when a constant is added to the re
     { numRuns: 30 },
   );
 });
+
+test('a sub-agent with a reward of its own is compared with itself in the other attempts', () => {
+  // Four attempts of two segments: the main agent's, then the planner's. By hand: GRPO's advantage is (r − mean) / sd, sd of n − 1.
+  const [group] = groups() as [Group];
+  const main = [1, 0, 0, 0];
+  const planner = [0, 0, 2, 2];
+  const attempts = group.attempts.slice(0, 4).map((scored, at) => {
+    const [segment] = scored.trajectory.segments as [Segment];
+    const segments = [segment, { ...segment, agent: 'planner' }];
+    return {
+      ...scored,
+      trajectory: { ...scored.trajectory, segments, agentRewards: { planner: planner[at]! } },
+      reward: main[at]!,
+      rewards: { right: main[at]! },
+    };
+  });
+  const algorithm = grpo();
+  const batch = createBatch([{ ...group, attempts }], { ...options, algorithm });
+  expect(batch.groups).toBe(2);
+  expect(batch.trajectories.map(({ agent, group: number, reward }) => [agent, number, reward])).toEqual(
+    [0, 1, 2, 3].flatMap((at) => [
+      [undefined, 0, main[at]],
+      ['planner', 1, planner[at]],
+    ]),
+  );
+  const { advantages } = assignCredit(batch, algorithm, {});
+  const of = (number: number) =>
+    batch.sequences.flatMap((sequence, at) => (sequence.segment === number ? advantages[at]![0]! : []));
+  for (const [at, advantage] of of(0).entries()) expect(advantage).toBeCloseTo(at === 0 ? 1.5 : -0.5, 4);
+  for (const [at, advantage] of of(1).entries())
+    expect(advantage).toBeCloseTo((at < 2 ? -1 : 1) / Math.sqrt(4 / 3), 4);
+});

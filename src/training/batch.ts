@@ -21,11 +21,14 @@ export interface Batch {
   readonly leftOut: readonly LeftOut[];
 }
 
+/** An attempt, or the part of it that one of its sub-agents with a reward of its own has sampled. */
 export interface BatchTrajectory {
   readonly id: string;
+  /** The sub-agent. */
+  readonly agent?: string;
   readonly taskIndex: number;
   readonly attempt: number;
-  /** Index of the group, 0 to `groups` − 1. */
+  /** Index of the group, 0 to `groups` − 1; each rewarded sub-agent of a task's attempts is a group of its own. */
   readonly group: number;
   readonly rewards: Readonly<Record<string, number>>;
   /** The reward as scored. */
@@ -92,13 +95,17 @@ export function createBatch(groups: readonly Group<unknown>[], options: BatchOpt
   const leftOut: LeftOut[] = [];
   let groupCount = 0;
   for (const [groupIndex, group] of groups.entries()) {
-    const before = trajectories.length;
+    const numbers = new Map<string | undefined, number>();
+    const numberOf = (agent: string | undefined) => {
+      const number = numbers.get(agent) ?? groupCount++;
+      numbers.set(agent, number);
+      return number;
+    };
     for (const scored of group.attempts) {
       const out = reasonToLeaveOut(scored, options.algorithm.truncated);
       if (out) leftOut.push({ ...coordinates(scored.trajectory), ...out });
-      else addTrajectory(scored, groupCount, options.baselines?.[groupIndex]);
+      else for (const part of partsOf(scored)) addTrajectory(part, numberOf, options.baselines?.[groupIndex]);
     }
-    if (trajectories.length > before) groupCount++;
   }
   return {
     step: options.step,
@@ -110,17 +117,17 @@ export function createBatch(groups: readonly Group<unknown>[], options: BatchOpt
   };
 
   function addTrajectory(
-    { trajectory, rewards, reward }: Scored<unknown>,
-    group: number,
+    { trajectory, agent, rewards, score, segments }: Part,
+    numberOf: (agent: string | undefined) => number,
     baseline?: number,
   ): void {
-    const score = reward!;
     const truncated = trajectory.end.kind === 'truncated';
     const trains = !(truncated && options.algorithm.truncated === 'mask');
     const own: number[] = [];
     const sequenceOfSegment = new Map<number, number>();
     if (trains) {
-      for (const [number, segment] of trajectory.segments.entries()) {
+      for (const number of segments) {
+        const segment = trajectory.segments[number]!;
         const sequence = sequenceOf(segment, trajectories.length, number);
         if (sequence.positions.length === 0) continue;
         sequenceOfSegment.set(number, sequences.length);
@@ -129,23 +136,49 @@ export function createBatch(groups: readonly Group<unknown>[], options: BatchOpt
       }
     }
     const length = responseTokens(trajectory);
+    const turns = trajectory.turns.filter(({ segment }) => segments.includes(segment));
     trajectories.push({
       ...coordinates(trajectory),
-      group,
+      ...(agent === undefined ? {} : { agent }),
+      group: numberOf(agent),
       rewards,
       score,
-      reward: score + overlongPenalty(length, options.algorithm.overlong),
-      ...(baseline === undefined ? {} : { baseline }),
+      reward: score + (agent === undefined ? overlongPenalty(length, options.algorithm.overlong) : 0),
+      ...(baseline === undefined || agent !== undefined ? {} : { baseline }),
       sequences: own,
-      turnRewards: turnRewardsOf(trajectory, (segment) => {
+      turnRewards: turnRewardsOf(trajectory.id, turns, (segment) => {
         const index = sequenceOfSegment.get(segment);
         return index === undefined ? undefined : { index, sequence: sequences[index]! };
       }),
-      turnRewardSum: trajectory.turns.reduce((sum, turn) => sum + turnReward(turn), 0),
+      turnRewardSum: turns.reduce((sum, turn) => sum + turnReward(turn), 0),
       trainedTokens: own.reduce((sum, index) => sum + sequences[index]!.positions.length, 0),
       responseTokens: length,
     });
   }
+}
+
+/** Segments of an attempt that share a reward. */
+interface Part extends Pick<Scored<unknown>, 'trajectory' | 'rewards'> {
+  readonly agent: string | undefined;
+  readonly score: number;
+  /** Their numbers. */
+  readonly segments: readonly number[];
+}
+
+/** A sub-agent with a reward of its own is a part; what is left has the attempt's. */
+function partsOf({ trajectory, rewards, reward }: Scored<unknown>): Part[] {
+  const { segments, agentRewards = {} } = trajectory;
+  const ownerOf = ({ agent }: Segment) => (agent !== undefined && agent in agentRewards ? agent : undefined);
+  const owners = segments.map(ownerOf);
+  const numbersOf = (owner: string | undefined) =>
+    owners.flatMap((each, number) => (each === owner ? number : []));
+  const rest = { trajectory, rewards, agent: undefined, score: reward!, segments: numbersOf(undefined) };
+  const named = [...new Set(owners)].flatMap((agent): Part[] => {
+    if (agent === undefined) return [];
+    const score = agentRewards[agent]!;
+    return [{ trajectory, rewards: { [agent]: score }, agent, score, segments: numbersOf(agent) }];
+  });
+  return [rest, ...named];
 }
 
 const coordinates = ({ id, taskIndex, attempt }: Trajectory<unknown>) => ({ id, taskIndex, attempt });
@@ -190,12 +223,13 @@ function sequenceOf(segment: Segment, trajectory: number, number: number): Seque
 
 /** A turn's reward is on its last trained token; for a turn that is not trained, on the last one before it. */
 function turnRewardsOf(
-  trajectory: Trajectory<unknown>,
+  id: string,
+  turns: readonly Turn[],
   sequenceOfSegment: (segment: number) => { index: number; sequence: Sequence } | undefined,
 ): BatchTrajectory['turnRewards'] {
   const placed: { sequence: number; at: number; reward: number }[] = [];
   let last: { sequence: number; at: number } | undefined;
-  for (const turn of trajectory.turns) {
+  for (const turn of turns) {
     const found = sequenceOfSegment(turn.segment);
     const at = found?.sequence.positions.findLast(
       (position) => position >= turn.start && position < turn.end,
@@ -204,7 +238,7 @@ function turnRewardsOf(
     const reward = turnReward(turn);
     if (!Number.isFinite(reward)) {
       throw new RewardError(
-        `trajectory ${trajectory.id} has a turn reward of ${reward}; a tool's or turn's reward must be a finite number`,
+        `trajectory ${id} has a turn reward of ${reward}; a tool's or turn's reward must be a finite number`,
       );
     }
     if (reward !== 0 && last) placed.push({ ...last, reward });

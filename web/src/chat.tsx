@@ -132,9 +132,9 @@ function TurnNotes({ turn }: { readonly turn: Turn }) {
 }
 
 /** Where another conversation of the trajectory begins, and where its context was rendered again as a new segment. */
-function headsOf({ chats, turns, messages }: StoredTrajectory): (string | undefined)[] {
+function headsOf({ chats, turns, messages, agentRewards = {} }: StoredTrajectory): (string | undefined)[] {
   const heads: (string | undefined)[] = new Array(messages.length);
-  for (const { number, start, end, tools } of chats) {
+  for (const { number, start, end, tools, agent } of chats) {
     const own = turns.flatMap((turn, at) =>
       turn.message !== undefined && turn.message >= start && turn.message < end
         ? { ...turn, number: at + 1 }
@@ -143,7 +143,10 @@ function headsOf({ chats, turns, messages }: StoredTrajectory): (string | undefi
     if (chats.length > 1) {
       const between = own.length === 0 ? 'no turn' : turnsOf(own.map((turn) => turn.number));
       const offered = tools.length === 0 ? 'no tools' : `tools ${tools.join(', ')}`;
-      heads[start] = `Conversation ${number + 1} · ${between} · ${offered}`;
+      const worth =
+        agent !== undefined && agent in agentRewards ? ` (reward ${short(agentRewards[agent]!)})` : '';
+      const named = agent === undefined ? '' : ` · agent ${agent}${worth}`;
+      heads[start] = `Conversation ${number + 1}${named} · ${between} · ${offered}`;
     }
     own.forEach(({ segment, message }, at) => {
       if (at > 0 && segment !== own[at - 1]!.segment)

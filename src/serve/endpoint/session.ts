@@ -259,7 +259,7 @@ export class Session {
     const body = new Fields((await request.body()) ?? {});
     const value = () => body.need('value', body.number('value'));
     if (what === 'complete') this.#completeWith(body);
-    else if (what === 'reward') this.#setup.reward(value());
+    else if (what === 'reward') this.#setup.reward(value(), request.agent);
     else if (act === 'exclude') this.#setup.excludeReply(this.#replyNamed(id!));
     else this.#setup.rewardReply(this.#replyNamed(id!), value());
     return Response.json({ ok: true });
