@@ -107,6 +107,6 @@ test('a service that refuses fails the attempt; one that is busy is tried again'
   expect(busy.calls).toBe(2);
   const wrong = await play(async () => [200, '{"reward": "much"}']);
   expect(wrong.trajectory.end).toMatchObject({
-    message: expect.stringMatching(/is not \{reward\?, error\?, replies\?\}/),
+    message: expect.stringMatching(/is not \{reward\?, agents\?, error\?, replies\?\}/),
   });
 });
