@@ -9,6 +9,7 @@ import { ConfigError, ToolError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
 import { loadOptional } from '../lib/optional-package.ts';
+import { keepNamedSecrets } from '../lib/secrets.ts';
 import { rateLimit } from '../services/rate-limit.ts';
 import type { ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
@@ -48,6 +49,9 @@ export async function mcpTools(options: McpToolsOptions): Promise<ToolBox> {
     connectTries = 3,
     clock = realClock(),
   } = options;
+  for (const server of Object.values(servers)) {
+    keepNamedSecrets(('command' in server ? server.env : server.headers) ?? {});
+  }
   const connections = Object.entries(servers).map(
     ([name, config]) => new Connection({ name, config, callsPerSecond, timeoutMs, connectTries, clock }),
   );

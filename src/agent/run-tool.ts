@@ -5,6 +5,7 @@
 import { ToolError } from '../errors.ts';
 import type { Clock } from '../lib/clock.ts';
 import { messageForModel } from '../lib/error-message.ts';
+import { hideSecrets } from '../lib/secrets.ts';
 import { TimeLimitReached, withTimeLimit } from '../lib/time-limit.ts';
 import type { Content, Problem, ToolCall, ToolRun } from '../types.ts';
 import type { Limits } from './limits.ts';
@@ -40,7 +41,12 @@ export async function runTool(call: ToolCall, options: RunToolOptions): Promise<
     run: { call, ...rest, milliseconds: options.clock.now() - began },
   });
   const mistake = (kind: Problem['kind'], message: string): RunToolOutcome => {
-    const told = shortenToTokens(message, options.limits.tokensPerToolResult, 'head', options.tokens);
+    const told = shortenToTokens(
+      hideSecrets(message),
+      options.limits.tokensPerToolResult,
+      'head',
+      options.tokens,
+    );
     return ran({ result: told, problem: { kind, message: told, source: call.name } });
   };
 
@@ -87,10 +93,11 @@ export async function runTool(call: ToolCall, options: RunToolOptions): Promise<
 }
 
 function contentOf(
-  { content, images = [] }: ToolResult,
+  { content: said, images = [] }: ToolResult,
   tool: Tool,
   { limits, tokens }: RunToolOptions,
 ): Content {
+  const content = hideSecrets(said);
   const short =
     tool.charactersPerResult === undefined
       ? content

@@ -6,6 +6,7 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import { openKernels } from '../engine/kernels/open.ts';
 import { messageOf } from '../lib/error-message.ts';
+import { openSandbox } from '../services/sandbox/open-sandbox.ts';
 import { apiKeyOption } from './api-key.ts';
 import { whole } from './number.ts';
 
@@ -45,6 +46,8 @@ export function registerDoctor(program: Command): void {
           checkCompiler(),
           checkKernels(),
           checkPython(),
+          checkSandbox('python'),
+          checkSandbox('javascript'),
           checkGpus(),
           ...server.map((url) => checkServer(url, apiKey)),
           ...port.map(checkPort),
@@ -124,6 +127,21 @@ async function checkPython(): Promise<Finding> {
     state,
     ...(state === 'missing' ? { advice } : {}),
   };
+}
+
+/** Opens it, because only then is it known to work. */
+async function checkSandbox(language: 'python' | 'javascript'): Promise<Finding> {
+  const what = `Sandbox`;
+  const name = { python: 'Python', javascript: 'JavaScript' }[language];
+  try {
+    const sandbox = await openSandbox(language);
+    await sandbox.close();
+    const advice =
+      sandbox.boundary === 'system' ? {} : { advice: 'docs/sandbox.md says what each boundary holds.' };
+    return { what, found: `${name}: ${sandbox.description}`, state: 'good', ...advice };
+  } catch (error) {
+    return { what, found: `${name}: ${messageOf(error)}`, state: 'wrong' };
+  }
 }
 
 async function checkGpus(): Promise<Finding> {

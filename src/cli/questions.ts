@@ -1,13 +1,21 @@
-import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { createInterface } from 'node:readline';
 import { serve } from '@hono/node-server';
 import type { Command } from 'commander';
 import { Hono } from 'hono';
-import { bodyLimit } from 'hono/body-limit';
 import { z } from 'zod';
 import { answerQuestion, type HumanQuestion, openQuestions } from '../agent/interactions/human.ts';
 import { ConfigError } from '../errors.ts';
+import { realClock } from '../lib/clock.ts';
+import { guardRequests, keyFor } from '../lib/http-guard.ts';
+import { serverKeyOption } from './api-key.ts';
 import { port } from './number.ts';
+
+interface QuestionsFlags {
+  readonly list?: boolean;
+  readonly http?: number;
+  readonly apiKey?: string;
+}
 
 export function registerQuestions(program: Command): void {
   program
@@ -16,9 +24,10 @@ export function registerQuestions(program: Command): void {
     .argument('<directory>', 'where they are kept: config.directory of a HumanInteraction')
     .option('--list', 'only print them, as JSON lines')
     .option('--http <port>', 'serve them on 127.0.0.1; 0 takes a free port', port)
-    .action(async (directory: string, { list, http }: { list?: boolean; http?: number }) => {
+    .addOption(serverKeyOption())
+    .action(async (directory: string, { list, http, apiKey }: QuestionsFlags) => {
       if (list) for (const question of await openQuestions(directory)) console.log(JSON.stringify(question));
-      else if (http !== undefined) await serveQuestions(directory, http);
+      else if (http !== undefined) await serveQuestions(directory, http, apiKey);
       else await answerInTerminal(directory);
     });
 }
@@ -67,13 +76,9 @@ const answerSchema = z.strictObject({
 /** `GET /questions` and `POST /questions/KEY`, for who has the token. */
 export function questionsApp(directory: string, token: string): Hono {
   const app = new Hono();
-  app.use(async (context, next) => {
-    const given = context.req.header('authorization')?.replace(/^Bearer /, '') ?? '';
-    if (!isSame(given, token)) return context.json({ error: 'a bearer token is needed' }, 401);
-    return next();
-  });
+  app.use(guardRequests({ key: token, clock: realClock(), bodyBytes: 1_000_000, requestsPerMinute: 1_200 }));
   app.get('/questions', async (context) => context.json(await openQuestions(directory)));
-  app.post('/questions/:key', bodyLimit({ maxSize: 1_000_000 }), async (context) => {
+  app.post('/questions/:key', async (context) => {
     const answer = answerSchema.safeParse(await context.req.json().catch(() => undefined));
     if (!answer.success) return context.json({ error: z.prettifyError(answer.error) }, 400);
     const { text, done, rating } = answer.data;
@@ -92,13 +97,8 @@ export function questionsApp(directory: string, token: string): Hono {
   return app;
 }
 
-function isSame(given: string, token: string): boolean {
-  const [a, b] = [Buffer.from(given), Buffer.from(token)];
-  return a.length === b.length && timingSafeEqual(a, b);
-}
-
-async function serveQuestions(directory: string, port: number): Promise<void> {
-  const token = randomBytes(16).toString('hex');
+async function serveQuestions(directory: string, port: number, apiKey?: string): Promise<void> {
+  const token = keyFor('127.0.0.1', apiKey) ?? randomBytes(16).toString('hex');
   const server = serve(
     { fetch: questionsApp(directory, token).fetch, hostname: '127.0.0.1', port },
     (address) =>

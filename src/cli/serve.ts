@@ -3,7 +3,9 @@ import type { Command } from 'commander';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { findModelFolder } from '../chat/model-folder.ts';
 import { openServer } from '../engine/server.ts';
+import { keyFor } from '../lib/http-guard.ts';
 import { serveModel } from '../serve/serve.ts';
+import { serverKeyOption, tlsCertOption, tlsFiles, tlsKeyOption } from './api-key.ts';
 import { port, positive, whole } from './number.ts';
 
 interface ServeFlags {
@@ -14,6 +16,10 @@ interface ServeFlags {
   readonly threads?: number;
   readonly cacheMegabytes?: number;
   readonly maxBatch?: number;
+  readonly apiKey?: string;
+  readonly allowUpdates?: boolean;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
 }
 
 export function registerServe(program: Command): void {
@@ -27,6 +33,10 @@ export function registerServe(program: Command): void {
     .option('--threads <n>', 'threads of each engine', whole(1))
     .option('--cache-megabytes <n>', 'cached keys and values of each engine', positive)
     .option('--max-batch <n>', 'requests an engine runs at once', whole(1))
+    .addOption(serverKeyOption())
+    .option('--allow-updates', 'beyond loopback: let requests change weights, adapters and the pause')
+    .addOption(tlsCertOption())
+    .addOption(tlsKeyOption())
     .action(serve);
 }
 
@@ -35,6 +45,8 @@ async function serve(flags: ServeFlags): Promise<void> {
   const { tokenizer, eosIds, templates, config } = await loadModelFiles(model);
   const format = Object.keys(templates).length > 0 ? await loadChatFormat(model) : undefined;
   const { threads, cacheMegabytes, maxBatch } = flags;
+  const apiKey = keyFor(flags.host, flags.apiKey);
+  const tls = tlsFiles(flags);
   const opened: { close(): Promise<void> }[] = [];
   const stop = new AbortController();
   const onSignal = () => stop.abort();
@@ -58,10 +70,14 @@ async function serve(flags: ServeFlags): Promise<void> {
         format,
         host: flags.host,
         port: flags.port === 0 ? 0 : flags.port + replica,
+        ...(apiKey !== undefined && { apiKey }),
+        ...(flags.allowUpdates && { allowUpdates: true }),
+        ...(tls && { tls }),
       });
       opened.unshift(serving);
       console.log(`listening ${serving.url} (${server.description})`);
     }
+    if (apiKey !== undefined && flags.apiKey === undefined) console.log(`key: ${apiKey}`);
     if (!stop.signal.aborted) await once(stop.signal, 'abort');
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);

@@ -1,8 +1,14 @@
 import type { Command } from 'commander';
 import { loadModelFiles } from '../chat/model-files.ts';
 import type { Tokenizer } from '../chat/tokenizer.ts';
-import { type Dashboard, DEFAULT_PORT, serveDashboard } from '../watch/dashboard/server.ts';
+import {
+  type Dashboard,
+  type DashboardOptions,
+  DEFAULT_PORT,
+  serveDashboard,
+} from '../watch/dashboard/server.ts';
 import type { TokenTexts } from '../watch/dashboard/views.ts';
+import { serverKeyOption, tlsCertOption, tlsFiles, tlsKeyOption } from './api-key.ts';
 import { forkTrajectory } from './fork.ts';
 import { port } from './number.ts';
 import { modelOf } from './recorded-run.ts';
@@ -10,6 +16,10 @@ import { modelOf } from './recorded-run.ts';
 interface WatchFlags {
   readonly port?: number;
   readonly host: string;
+  readonly apiKey?: string;
+  readonly allowForks?: boolean;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
 }
 
 export function registerWatch(program: Command): void {
@@ -23,9 +33,20 @@ export function registerWatch(program: Command): void {
       'address to listen on; other than loopback asks for an access token',
       '127.0.0.1',
     )
+    .addOption(serverKeyOption())
+    .option('--allow-forks', 'beyond loopback: let the page continue trajectories')
+    .addOption(tlsCertOption())
+    .addOption(tlsKeyOption())
     .addHelpText('after', '\nExample: rollcall watch runs/quickstart-1 runs/quickstart-2')
-    .action(async (runs: string[], { port, host }: WatchFlags) => {
-      const { url, close } = await startDashboard({ runs, host, ...(port !== undefined && { port }) });
+    .action(async (runs: string[], { port, host, apiKey, allowForks, ...files }: WatchFlags) => {
+      const tls = tlsFiles(files);
+      const { url, close } = await startDashboard({
+        ...{ runs, host },
+        ...(port !== undefined && { port }),
+        ...(apiKey !== undefined && { apiKey }),
+        ...(allowForks && { allowForks }),
+        ...(tls && { tls }),
+      });
       console.log(`Watching at ${url} (Ctrl-C ends it)`);
       await new Promise<void>((resolve) => {
         process.once('SIGINT', resolve);
@@ -36,12 +57,7 @@ export function registerWatch(program: Command): void {
 }
 
 /** The dashboard with all it can do: texts by the run's tokenizer, forks by the run's own model and tools. */
-export function startDashboard(options: {
-  readonly runs: readonly string[];
-  readonly port?: number;
-  readonly host?: string;
-  readonly say?: (line: string) => void;
-}): Promise<Dashboard> {
+export function startDashboard(options: Omit<DashboardOptions, 'tokenizerOf' | 'fork'>): Promise<Dashboard> {
   return serveDashboard({
     say: (line) => console.error(line),
     ...options,

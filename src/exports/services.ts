@@ -1,5 +1,6 @@
 /** `rollcall/services`: what tools and rewards may ask: a chat service, a sandbox, symbolic maths, stored images. */
 
+export { keepSecret } from '../lib/secrets.ts';
 export { type ChatService, type ChatServiceOptions, chatService } from '../services/chat-service.ts';
 export { type ImageBlobs, type ImageSource, imageBlobs } from '../services/image-blobs.ts';
 export { type RequestLimiter, type RequestLimits, requestLimiter } from '../services/rate-limit.ts';
@@ -10,6 +11,7 @@ export type {
   SandboxLimits,
   SandboxOptions,
   SandboxResult,
+  SandboxSession,
 } from '../services/sandbox/sandbox.ts';
 export {
   openSymbolicMaths,

@@ -1,6 +1,8 @@
-/** What an error says; anything can be thrown. */
+import { hideCredentials } from './secrets.ts';
+
+/** What an error says, without secrets; anything can be thrown. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return hideCredentials(error instanceof Error ? error.message : String(error));
 }
 
 /** What an error and the errors behind it say: `fetch failed: connect ECONNREFUSED 127.0.0.1:8000`. */

@@ -1,13 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { withoutSecrets } from '../lib/secrets.ts';
 import type { ResolvedOptions } from '../options.ts';
 import { plainOf } from './plain-options.ts';
 
 /** What `options.json` holds: the plain options, and the names of what was passed as code. */
 export function describeOptions<T>(options: ResolvedOptions<T>): object {
   const { model, agent, rewards, algorithm, servers, trainer, tasks, config } = options;
-  return {
+  return withoutSecrets({
     ...plainOf(options),
     // A folder keeps its whole path: readers may be started anywhere.
     model: existsSync(model) ? resolve(model) : model,
@@ -24,7 +25,7 @@ export function describeOptions<T>(options: ResolvedOptions<T>): object {
     gitCommit: gitCommit(),
     node: process.version,
     platform: `${process.platform}-${process.arch}`,
-  };
+  });
 }
 
 function gitCommit(): string | null {

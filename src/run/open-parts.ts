@@ -9,6 +9,7 @@ import { type Gateway, gateway } from '../gateway/gateway.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { checkLogprobs } from '../inference/check-server.ts';
 import { hashSeed } from '../lib/random.ts';
+import { keepNamedSecrets } from '../lib/secrets.ts';
 import { isOffPolicy } from '../modes/mode.ts';
 import { describeOptions } from '../options/describe.ts';
 import type { ResolvedOptions } from '../options.ts';
@@ -57,6 +58,7 @@ export interface Parts<T> {
 /** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
 export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts<T>> {
   const { signal } = options;
+  keepNamedSecrets(process.env);
   const { algorithm, notice: changed } = algorithmFor(options.algorithm ?? USUAL(), options);
   const from: ServerFactory = options.servers ?? embedded().servers;
   const trainers: TrainerFactory = options.trainer ?? embedded().trainer;

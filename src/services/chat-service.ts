@@ -3,6 +3,7 @@
 import { ConfigError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
+import { keepSecret } from '../lib/secrets.ts';
 import { openCostLedger } from './cost-ledger.ts';
 import { type RequestLimiter, type RequestLimits, requestLimiter } from './rate-limit.ts';
 
@@ -71,6 +72,7 @@ export function chatService(options: ChatServiceOptions): ChatService {
   } = options;
   if (!URL.canParse(url))
     throw new ConfigError(`a chat service needs a URL up to /v1; it is ${JSON.stringify(url)}`);
+  keepSecret(apiKey);
   const clock = options.clock ?? realClock();
   const { limits = {} } = options;
   const limiter = 'run' in limits ? limits : requestLimiter(limits, clock);

@@ -1,5 +1,5 @@
 /** Every attempt succeeds without the sandbox and is contained, in time, within it; the host goes on. */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,8 +8,9 @@ import { join } from 'node:path';
 import { openSandbox, type Sandbox } from 'rollcall/services';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findBoxPrograms } from '../../src/services/sandbox/bubblewrap.ts';
-import { startBoxedNode } from '../../src/services/sandbox/node-box.ts';
+import { startBoxedNode, startPlainNode } from '../../src/services/sandbox/node-box.ts';
 import { type Attempt, JAVASCRIPT, PYTHON } from './attempts.ts';
+import { PYODIDE } from './pyodide-attempts.ts';
 
 const LIMITS = {
   milliseconds: 3000,
@@ -145,9 +146,9 @@ test('there are at least 30 attempts, here and in the proof', () => {
   expect(chosen(JAVASCRIPT).length + chosen(PYTHON).length).toBeGreaterThanOrEqual(30);
 });
 
-/** Why this platform cannot contain a language, if it cannot. */
+/** Why this platform cannot contain a language by itself, if it cannot. */
 const whyNot = (language: Sandbox['language']) =>
-  openSandbox(language, LIMITS).then(
+  openSandbox(language, { ...LIMITS, boundary: 'system' }).then(
     async (sandbox) => sandbox.close().then(() => undefined),
     (error: Error) => error.message,
   );
@@ -179,18 +180,39 @@ describe.skipIf(noSystem !== undefined)(`JavaScript within the system's boundary
   suite(JAVASCRIPT, [process.execPath, '-e'], () => sandbox);
 });
 
-describe.runIf(onLinux)('JavaScript on a machine that should have the boundary and has not', () => {
-  test('it is refused in words, not weakened', async () => {
+describe.runIf(onLinux)('on a machine without bubblewrap', () => {
+  test('the boundary of the system is refused in words, and without being asked for another is used', async () => {
     await withoutPrograms(async () => {
-      await expect(openSandbox('javascript')).rejects.toThrow(
-        /needs bubblewrap \(Debian, Ubuntu: apt-get install bubblewrap\), prlimit .*boundary: 'interpreter'/,
-      );
-      const trusting = await openSandbox('javascript', { boundary: 'interpreter' });
-      expect(trusting.boundary).toBe('interpreter');
-      await trusting.close();
+      for (const language of ['javascript', 'python'] as const) {
+        await expect(openSandbox(language, { boundary: 'system' })).rejects.toThrow(
+          /'system' needs bubblewrap \(Debian, Ubuntu: apt-get install bubblewrap\), prlimit/,
+        );
+      }
+      const other = await openSandbox('javascript');
+      expect(other.boundary).toBe('interpreter');
+      expect(other.description).toMatch(/^QuickJS \(WebAssembly\), because .* needs bubblewrap/);
+      await other.close();
     });
   });
 });
+
+async function runIn(
+  start: (code: string) => ChildProcess,
+  attempt: Attempt,
+  limit = LIMITS.milliseconds,
+): Promise<Outcome> {
+  const { code, out } = prepared(attempt);
+  const child = start(code);
+  let text = '';
+  child.stdout!.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  const closed = new Promise((resolve) => child.on('close', resolve));
+  await Promise.race([closed, pause(limit)]);
+  child.kill('SIGKILL');
+  await closed;
+  return { text, bytes: text.length, ended: true, madeFile: existsSync(out) };
+}
 
 /** What a program could do that had broken out of the interpreter and run as the process around it. */
 describe.skipIf(noSystem !== undefined)(`the box, with the interpreter taken over ${noSystem ?? ''}`, () => {
@@ -205,19 +227,7 @@ describe.skipIf(noSystem !== undefined)(`the box, with the interpreter taken ove
       words: [code],
     });
   };
-  const run = async (attempt: Attempt) => {
-    const { code, out } = prepared(attempt);
-    const child = start(code);
-    let text = '';
-    child.stdout!.on('data', (chunk: Buffer) => {
-      text += chunk.toString();
-    });
-    const closed = new Promise((resolve) => child.on('close', resolve));
-    await Promise.race([closed, pause(LIMITS.milliseconds)]);
-    child.kill('SIGKILL');
-    await closed;
-    return { text, bytes: text.length, ended: true, madeFile: existsSync(out) };
-  };
+  const run = (attempt: Attempt) => runIn(start, attempt);
 
   test('it runs there', async () => {
     const answer = await run({
@@ -290,36 +300,135 @@ describe("JavaScript within the interpreter's boundary", () => {
   });
 });
 
-describe('Python', async () => {
-  const refused = await whyNot('python');
+/** A world that stays: the same of every sandbox. */
+async function keepsItsWorld(sandbox: Sandbox, [define, use, endless]: readonly [string, string, string]) {
+  const session = sandbox.session();
+  expect(await session.run(define)).toMatchObject({ status: 'ok' });
+  expect(await session.run(use)).toMatchObject({ status: 'ok', stdout: '42\n' });
+  expect(await sandbox.run(use)).toMatchObject({ status: 'error' });
+  expect(await session.run(endless)).toMatchObject({ status: 'timeout' });
+  const { status, stderr } = await session.run(use);
+  expect(status).toBe('error');
+  expect(stderr).toMatch(/^\(The interpreter was started again/);
+  await session.close();
+}
 
-  test('it is refused in words where bubblewrap is absent, and without a boundary always', async () => {
-    await withoutPrograms(() =>
-      expect(openSandbox('python')).rejects.toThrow(
-        /needs .*bubblewrap \(Debian, Ubuntu: apt-get install bubblewrap\)/,
-      ),
-    );
-    await expect(openSandbox('python', { boundary: 'interpreter' })).rejects.toThrow('contains nothing');
+const PYTHON_WORLD = ['x = 42', 'print(x)', 'while True: pass'] as const;
+
+describe.skipIf(noSystem !== undefined)('sessions', () => {
+  test.each([
+    ['javascript', ['globalThis.x = 42', 'console.log(x)', 'for (;;);']],
+    ['python', PYTHON_WORLD],
+  ] as const)('of %s in bubblewrap keep their world', async (language, programs) => {
+    const sandbox = await openSandbox(language, { ...LIMITS, milliseconds: 1000 });
+    await keepsItsWorld(sandbox, programs);
+    await sandbox.close();
+  });
+});
+
+async function speaksPython(sandbox: Sandbox) {
+  expect(await sandbox.run('print(input()[::-1])', { stdin: 'abc\n' })).toMatchObject({
+    status: 'ok',
+    stdout: 'cba\n',
+  });
+  expect(await sandbox.run('raise ValueError("nö")')).toMatchObject({
+    status: 'error',
+    stderr: expect.stringContaining('ValueError: nö'),
+  });
+  expect(await sandbox.run('x = bytearray(10 ** 9)')).toMatchObject({ status: 'memory' });
+  expect(await sandbox.run('import sys; sys.exit(3)')).toMatchObject({ status: 'error' });
+  const sleep =
+    'import asyncio\nasync def f():\n  await asyncio.sleep(0.01)\n  return 3\nprint(asyncio.run(f()))';
+  expect(await sandbox.run(sleep)).toMatchObject({ status: 'ok', stdout: '3\n' });
+}
+
+describe.skipIf(noSystem !== undefined)("Python within the system's boundary", () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    sandbox = await openSandbox('python', LIMITS);
+    expect(sandbox.boundary).toBe('system');
+  });
+  afterAll(() => sandbox.close());
+  suite(PYTHON, ['/usr/bin/python3', '-c'], () => sandbox);
+  test('a program reads stdin, prints, and fails with its message', () => speaksPython(sandbox));
+});
+
+describe("Python within the interpreter's boundary, which is the default without bubblewrap", () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    sandbox = await withoutPrograms(() => openSandbox('python', LIMITS));
+  }, 120_000);
+  afterAll(() => sandbox.close());
+
+  test('it is Pyodide, and says why', () => {
+    expect(sandbox).toMatchObject({ language: 'python', boundary: 'interpreter' });
+    expect(sandbox.description).toMatch(/^Pyodide .*, because .*bubblewrap|Linux/);
   });
 
-  describe.skipIf(refused !== undefined)(`where this platform can contain it ${refused ?? ''}`, () => {
-    let sandbox: Sandbox;
-    beforeAll(async () => {
-      sandbox = await openSandbox('python', LIMITS);
-    });
-    afterAll(() => sandbox.close());
-    suite(PYTHON, ['/usr/bin/python3', '-c'], () => sandbox);
-
-    test('a program reads stdin, prints, and fails with its message', async () => {
-      expect(await sandbox.run('print(input()[::-1])', { stdin: 'abc\n' })).toMatchObject({
-        status: 'ok',
-        stdout: 'cba\n',
-      });
-      expect(await sandbox.run('raise ValueError("no")')).toMatchObject({
-        status: 'error',
-        stderr: expect.stringContaining('ValueError: no'),
-      });
-      expect(await sandbox.run('x = bytearray(10 ** 9)')).toMatchObject({ status: 'memory' });
-    });
+  test('a program reads stdin, prints, and fails with its message', { timeout: 60_000 }, async () => {
+    await speaksPython(sandbox);
+    await keepsItsWorld(sandbox, PYTHON_WORLD);
   });
+
+  test('nothing of one run is left for the next', async () => {
+    await sandbox.run('import json; json.dumps = None; open("/tmp/left", "w").write("x")');
+    const look = 'import json, os; print(callable(json.dumps), os.path.exists("/tmp/left"))';
+    expect(await sandbox.run(look)).toMatchObject({ stdout: 'True False\n' });
+  });
+
+  // A plain Pyodide takes seconds to start, for each attempt: the proof makes all with their controls.
+  suite(ALL ? PYTHON : [], ['/usr/bin/python3', '-c'], () => sandbox);
+  suite(
+    ALL ? PYODIDE : [],
+    [process.execPath, join(import.meta.dirname, 'plain-pyodide.mjs')],
+    () => sandbox,
+  );
+  test.runIf(!ALL).each(PYODIDE.slice(0, 4))('is contained: $name', { timeout: 60_000 }, async (attempt) => {
+    const { code } = prepared(attempt);
+    const { status, stdout } = await sandbox.run(code);
+    expect({ status, stdout }).toEqual({ status: 'error', stdout: '' });
+  });
+});
+
+describe('the realm around Pyodide, with every door of Python open', () => {
+  const start = (code: string) =>
+    startPlainNode({
+      module: './realm-taken-over',
+      callerUrl: import.meta.url,
+      packages: ['pyodide'],
+      memoryMiB: LIMITS.memoryMiB,
+      words: [code],
+    });
+  const ways = JAVASCRIPT.filter(({ kind, name }) => kind === 'reach' && !name.includes('names in a stack'));
+
+  test('it runs there', { timeout: 90_000 }, async () => {
+    const look: Attempt = { name: '', kind: 'reach', code: 'console.log("here", typeof process)' };
+    const { text } = await runIn(start, look, 60_000);
+    expect(text).toBe('here undefined\n');
+  });
+
+  test.each(ALL ? ways : ways.slice(0, 1))('$kind: $name', { timeout: 90_000 }, async (attempt) => {
+    expect(succeeded(attempt, await runFreely(attempt, [process.execPath, '-e']))).toBe(true);
+    expect(succeeded(attempt, await runIn(start, attempt))).toBe(false);
+  });
+});
+
+test.runIf(ALL)('a call costs at most 20 ms once the pool is warm', { timeout: 120_000 }, async () => {
+  for (const [language, program] of [
+    ['javascript', 'console.log(6 * 7)'],
+    ['python', 'print(6 * 7)'],
+  ] as const) {
+    const sandbox = await openSandbox(language, { ...LIMITS, boundary: 'interpreter' });
+    const costs: number[] = [];
+    for (let i = 0; i < 20; i++) {
+      await pause(400); // the next world is made meanwhile
+      const began = performance.now();
+      expect(await sandbox.run(program)).toMatchObject({ stdout: '42\n' });
+      costs.push(performance.now() - began);
+    }
+    await sandbox.close();
+    const median = costs.toSorted((a, b) => a - b)[10]!;
+    console.log(`${language}: a warm call costs ${median.toFixed(1)} ms (median of 20)`);
+    expect(median).toBeLessThanOrEqual(20);
+  }
 });

@@ -1,5 +1,6 @@
 /** HTTP as servers need it: JSON in and out, a time limit on every call, errors that name the server and the call. */
 import { ConfigError, EngineError } from '../../errors.ts';
+import { keepNamedSecrets, keepSecret } from '../../lib/secrets.ts';
 import type { Outgoing } from './connection.ts';
 import { Connections } from './connections.ts';
 import { Exchange } from './exchange.ts';
@@ -43,6 +44,9 @@ export class HttpClient {
     if (parsed?.protocol !== 'http:' && parsed?.protocol !== 'https:') {
       throw new ConfigError(`server url is ${JSON.stringify(url)}; use one such as http://127.0.0.1:30000`);
     }
+    keepSecret(options.apiKey);
+    keepSecret(decodeURIComponent(parsed.password));
+    keepNamedSecrets(options.headers ?? {});
     const path = parsed.pathname.replace(/\/+$/, '');
     const proxy = proxyOf(parsed, process.env);
     this.#prefix = proxy ? parsed.origin + path : path; // a proxy needs the whole address

@@ -6,7 +6,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { type BoxPrograms, boxCommand, boxUser, mebibytes, usrLinks } from './bubblewrap.ts';
@@ -19,6 +19,8 @@ export interface NodeProgram {
   readonly packages: readonly string[];
   readonly memoryMiB: number;
   readonly words: readonly string[];
+  /** Of Node, beside those of every such process. */
+  readonly flags?: readonly string[];
 }
 
 /** Node's own share beside what its program may take: code, stacks and heap. */
@@ -65,11 +67,23 @@ export function startBoxedNode(
   }
 }
 
-export function startPlainNode({ module, callerUrl, packages, words }: NodeProgram): ChildProcess {
+/** It reads its own few files and its packages, nothing else; it writes none, starts nothing and has no environment. */
+export function startPlainNode({
+  module,
+  callerUrl,
+  packages,
+  words,
+  flags = ['--max-old-space-size=64'],
+}: NodeProgram): ChildProcess {
   const fromSource = callerUrl.endsWith('.ts');
   const root = fileURLToPath(new URL(fromSource ? '../../../' : '../../../../', import.meta.url));
+  const program = fileURLToPath(new URL(`${module}${fromSource ? '.ts' : '.js'}`, callerUrl));
   const needed = fromSource ? [...packages, 'amaro'] : packages;
-  const readable = [join(root, '*'), ...needed.map((name) => join(folderOf(name), '*'))];
+  const readable = [
+    // From source, the loader looks around in the whole checkout.
+    ...(fromSource ? [join(root, '*')] : [join(dirname(program), '*'), join(root, 'package.json')]),
+    ...needed.map((name) => join(folderOf(name), '*')),
+  ];
   const permission = process.allowedNodeEnvironmentFlags.has('--permission')
     ? '--permission'
     : '--experimental-permission';
@@ -77,11 +91,10 @@ export function startPlainNode({ module, callerUrl, packages, words }: NodeProgr
   return spawn(
     process.execPath,
     [
-      ...['--no-warnings', '--max-old-space-size=64', permission],
+      ...['--no-warnings', '--disallow-code-generation-from-strings', permission, ...flags],
       ...readable.map((path) => `--allow-fs-read=${path}`),
       ...(fromSource ? loader : []),
-      fileURLToPath(new URL(`${module}${fromSource ? '.ts' : '.js'}`, callerUrl)),
-      ...words,
+      ...[program, ...words],
     ],
     { env: {}, cwd: root, stdio: ['pipe', 'pipe', 'pipe'] },
   );
@@ -89,7 +102,7 @@ export function startPlainNode({ module, callerUrl, packages, words }: NodeProgr
 
 const require = createRequire(import.meta.url);
 
-function folderOf(name: string): string {
+export function folderOf(name: string): string {
   const entry = require.resolve(name);
   const end = entry.lastIndexOf(join('node_modules', name));
   return entry.slice(0, end + join('node_modules', name).length);

@@ -2,49 +2,56 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { ConfigError, ToolError } from '../../errors.ts';
+import { semaphore } from '../../lib/semaphore.ts';
 import { type BoxPrograms, boxCommand, boxUser, findBoxPrograms, mebibytes, usrLinks } from './bubblewrap.ts';
+import { pythonSession, SESSION_BOOT } from './python-session.ts';
 import type { Sandbox, SandboxLimits, SandboxResult, SandboxRunOptions } from './sandbox.ts';
 
-const PYTHON = '/usr/bin/python3';
+export const PYTHON = '/usr/bin/python3';
 
-export async function openPythonSandbox(limits: SandboxLimits): Promise<Sandbox> {
+export interface PythonOptions extends Pick<Sandbox, 'description'> {
+  readonly limits: SandboxLimits;
+  readonly sessions: number;
+}
+
+export async function openPythonSandbox(options: PythonOptions): Promise<Sandbox> {
   const programs = findBoxPrograms();
   const missing = [
     ...('missing' in programs ? programs.missing : []),
     ...(existsSync(PYTHON) ? [] : [PYTHON]),
   ];
   if ('missing' in programs || missing.length > 0) {
-    throw new ConfigError(
-      `Python code is run only in a sandbox, which needs ${missing.join(', ')}. Without it, use JavaScript or a sandbox server (sandbox_fusion_url)`,
-    );
+    throw new ConfigError(`the boundary 'system' needs ${missing.join(', ')}`);
   }
-  const sandbox = makeSandbox({ programs, limits });
+  const sandbox = makeSandbox({ programs, ...options });
   const probe = await sandbox.run('print(6 * 7)');
   if (probe.status === 'ok' && probe.stdout === '42\n') return sandbox;
   throw new ConfigError(
-    `Python code is run only in a sandbox, and bubblewrap does not work here (${probe.stderr.trim() || probe.status}). ` +
-      'It needs user namespaces; use JavaScript or a sandbox server (sandbox_fusion_url)',
+    `bubblewrap does not work here (${probe.stderr.trim() || probe.status}). It needs user namespaces`,
   );
 }
 
-interface Means {
+export interface Means extends PythonOptions {
   readonly programs: BoxPrograms;
-  readonly limits: SandboxLimits;
 }
 
 function makeSandbox(means: Means): Sandbox {
   const running = new Set<ChildProcess>();
+  const places = semaphore(means.sessions);
   return {
     language: 'python',
     boundary: 'system',
+    description: means.description,
     run: (code, options) => runOnce(code, means, running, options),
+    session: () => pythonSession({ limits: means.limits, places, start: () => startPython(means, running) }),
     close: async () => {
       running.forEach(kill);
     },
   };
 }
 
-const commandLine = ({ programs, limits }: Means) =>
+/** `boot` is what Python begins with. */
+const commandLine = ({ programs, limits }: Means, boot: string, bounds: Readonly<Record<string, number>>) =>
   boxCommand(programs, {
     mounts: [
       ...['--ro-bind', '/usr', '/usr', ...usrLinks(['bin', 'lib', 'lib64'])],
@@ -54,12 +61,22 @@ const commandLine = ({ programs, limits }: Means) =>
     bounds: {
       as: mebibytes(limits.memoryMiB),
       nproc: limits.processes,
-      cpu: Math.ceil(limits.cpuSeconds),
       fsize: mebibytes(limits.diskMiB),
+      ...bounds,
     },
     directory: '/tmp',
-    command: [PYTHON, '-I', '-B', '-c', BOOT],
+    command: [PYTHON, '-I', '-B', '-c', boot],
   });
+
+const SPAWN = { env: {}, cwd: '/', stdio: 'pipe', detached: true } as const;
+
+/** For a session: its processor time is not bounded in all; each program's wall clock is. */
+function startPython(means: Means, running: Set<ChildProcess>): ChildProcess {
+  const child = spawn(...commandLine(means, SESSION_BOOT, {}), { ...SPAWN, ...boxUser() });
+  running.add(child);
+  child.on('close', () => running.delete(child));
+  return child;
+}
 
 /** The program comes as the first line of stdin, so that neither its length nor its text meets a command line. */
 const BOOT = `import sys
@@ -78,11 +95,8 @@ function runOnce(
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
     const began = performance.now();
-    const child = spawn(...commandLine(means), {
-      env: {},
-      cwd: '/',
-      stdio: ['pipe', 'pipe', 'pipe'],
-      detached: true,
+    const child = spawn(...commandLine(means, BOOT, { cpu: Math.ceil(limits.cpuSeconds) }), {
+      ...SPAWN,
       ...boxUser(),
     });
     running.add(child);

@@ -8,6 +8,7 @@ import {
   type QuickJSHandle,
   type QuickJSSyncVariant,
 } from 'quickjs-emscripten-core';
+import type { Program } from './interpreter-pool.ts';
 import type { SandboxLimits, SandboxResult } from './sandbox.ts';
 
 const limits = JSON.parse(process.argv[2]!) as SandboxLimits;
@@ -19,19 +20,37 @@ const quickJs = await newQuickJSWASMModuleFromVariant(
 );
 
 createInterface({ input: process.stdin }).on('line', (line) => {
-  const { code, stdin } = JSON.parse(line) as { code: string; stdin: string };
-  process.stdout.write(`${JSON.stringify(run(code, stdin))}\n`);
+  const result = run(JSON.parse(line) as Program);
+  process.stdout.write(`${JSON.stringify(result)}\nready\n`);
 });
 process.stdout.write('ready\n');
 
 type Status = SandboxResult['status'];
 
-/** A fresh runtime for each run. It is not freed after a limit was met: the process goes with it. */
-function run(code: string, stdin: string): Omit<SandboxResult, 'milliseconds'> {
+interface World {
+  run(code: string, stdin: string): Omit<SandboxResult, 'milliseconds'>;
+  dispose(): void;
+}
+
+let kept: World | undefined;
+
+/** A fresh runtime, unless the program before left its own. It is not freed after a limit was met: the process goes with it. */
+function run({ code, stdin, keep }: Program): Omit<SandboxResult, 'milliseconds'> {
+  const world = kept ?? makeWorld();
+  const result = world.run(code, stdin);
+  const isSound = result.status === 'ok' || result.status === 'error';
+  kept = keep && isSound ? world : undefined;
+  if (!keep && isSound) world.dispose();
+  return result;
+}
+
+function makeWorld(): World {
   const runtime = quickJs.newRuntime();
-  const deadline = performance.now() + limits.milliseconds;
-  const before = process.cpuUsage();
+  let deadline = 0;
+  let before = process.cpuUsage();
   let ended: Status | undefined;
+  let output = { stdout: '', stderr: '' };
+  let bytes = 0;
   runtime.setMemoryLimit(limits.memoryMiB * 1024 * 1024);
   runtime.setMaxStackSize(512 * 1024);
   runtime.setInterruptHandler(() => {
@@ -41,8 +60,6 @@ function run(code: string, stdin: string): Omit<SandboxResult, 'milliseconds'> {
     return ended !== undefined;
   });
   const context = runtime.newContext();
-  const output = { stdout: '', stderr: '' };
-  let bytes = 0;
   const write = (to: keyof typeof output, text: string) => {
     if (ended !== undefined) return;
     bytes += Buffer.byteLength(text);
@@ -53,35 +70,45 @@ function run(code: string, stdin: string): Omit<SandboxResult, 'milliseconds'> {
     output[to] += text;
   };
   defineConsole(context, write);
-  setText(context, 'stdin', stdin);
   const fail = (error: QuickJSHandle): Status => {
     const read: unknown = context.dump(error);
     const { name = 'Error', message = String(read) } = (read ?? {}) as { name?: string; message?: string };
     write('stderr', `${name}: ${message}\n`);
     return ended ?? (/out of memory/i.test(message) ? 'memory' : 'error');
   };
-  let status: Status = 'ok';
-  try {
+  const evaluate = (code: string): Status => {
     const result = context.evalCode(code, 'program.js');
-    if (result.error) status = fail(result.error);
+    let status: Status = result.error ? fail(result.error) : 'ok';
     while (status === 'ok' && runtime.hasPendingJob()) {
       const jobs = runtime.executePendingJobs(1000);
       if (jobs.error) status = fail(jobs.error);
     }
     status = ended ?? status;
-    if (status === 'ok' || status === 'error') {
-      if (!result.error) result.value.dispose();
-      else result.error.dispose();
+    if (status === 'ok' || status === 'error') (result.error ?? result.value).dispose();
+    return status;
+  };
+  return {
+    run: (code, stdin) => {
+      deadline = performance.now() + limits.milliseconds;
+      before = process.cpuUsage();
+      output = { stdout: '', stderr: '' };
+      bytes = 0;
+      let status: Status;
+      try {
+        setText(context, 'stdin', stdin);
+        status = evaluate(code);
+      } catch (cause) {
+        // The wasm itself gave up (out of memory, a broken invariant): whatever it was, the program did not finish.
+        status = ended ?? 'memory';
+        output.stderr += `${cause instanceof Error ? cause.message : String(cause)}\n`;
+      }
+      return { status, ...output };
+    },
+    dispose: () => {
       context.dispose();
       runtime.dispose();
-    }
-  } catch (cause) {
-    // The wasm itself gave up (out of memory, a broken invariant): whatever it was, the program did not finish.
-    const message = cause instanceof Error ? cause.message : String(cause);
-    status = ended ?? 'memory';
-    output.stderr += `${message}\n`;
-  }
-  return { status, ...output };
+    },
+  };
 }
 
 function defineConsole(

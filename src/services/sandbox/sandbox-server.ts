@@ -38,6 +38,12 @@ export function sandboxServer({
   return {
     language,
     boundary: 'system',
+    description: `the sandbox server at ${new URL(url).origin}`,
+    session: () => {
+      throw new ConfigError(
+        'a sandbox server keeps no state between programs; leave its URL out, or keep_state',
+      );
+    },
     run: async (code, { stdin = '', signal = never } = {}) => {
       const began = performance.now();
       const seconds = milliseconds / 1000;

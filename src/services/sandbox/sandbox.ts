@@ -1,7 +1,8 @@
 /**
  * Runs untrusted code. What runs inside sees no host files, no network, no environment and no other
- * process, and is ended at its limits. Where a platform cannot give that, the sandbox is refused, never weakened.
+ * process, and is ended at its limits.
  */
+
 /** The most time, memory, processes and output that code may take. */
 export interface SandboxLimits {
   /** Wall clock, start included. */
@@ -43,25 +44,47 @@ export interface SandboxRunOptions {
 export const SANDBOX_LANGUAGES = ['javascript', 'typescript', 'python'] as const;
 export type SandboxLanguage = (typeof SANDBOX_LANGUAGES)[number];
 
-/** `system`: the operating system contains the process. `interpreter`: the language's interpreter does, alone. */
+/**
+ * `system`: the operating system contains the process. `interpreter`: an interpreter in WebAssembly does, in a process
+ * with Node's permissions.
+ */
 export type Boundary = 'system' | 'interpreter';
 
-/** Runs untrusted code. */
-export interface Sandbox {
-  readonly language: SandboxLanguage;
-  readonly boundary: Boundary;
+/** Programs that share a world: what one defines, the next finds. */
+export interface SandboxSession {
   /**
-   * Each run is a fresh world: nothing is left of it for the next. Rejects with the signal's reason, or with a
-   * ToolError where the sandbox itself fails.
+   * As `run` of a sandbox. A program that is ended at a limit ends the world with it: the next program begins afresh,
+   * and its `stderr` begins with `WORLD_LOST`.
    */
   run(code: string, options?: SandboxRunOptions): Promise<SandboxResult>;
   close(): Promise<void>;
 }
 
+/** What a program is told when the world of those before it is gone. */
+export const WORLD_LOST = '(The interpreter was started again: what earlier programs defined is gone.)\n';
+
+/** Runs untrusted code. */
+export interface Sandbox {
+  readonly language: SandboxLanguage;
+  readonly boundary: Boundary;
+  /** What contains the code, and why that: for people. */
+  readonly description: string;
+  /**
+   * Each run is a fresh world: nothing is left of it for the next. Rejects with the signal's reason, or with a
+   * ToolError where the sandbox itself fails.
+   */
+  run(code: string, options?: SandboxRunOptions): Promise<SandboxResult>;
+  /** A world of its own that stays, a process, until it is closed. Throws a ConfigError where there is no such thing. */
+  session(): SandboxSession;
+  close(): Promise<void>;
+}
+
 /** The limits of a sandbox, its boundary, and how many programs run at once. */
 export interface SandboxOptions extends Partial<SandboxLimits> {
-  /** Default: `system` on Linux, and for Python anywhere; for JavaScript elsewhere `interpreter`, there is no other. */
+  /** Default: `system` where bubblewrap works, else `interpreter`. */
   readonly boundary?: Boundary;
   /** Programs at once; the rest wait, and their time has not begun. Default: two for each processor. */
   readonly concurrency?: number;
+  /** Sessions with a world at once; the rest wait. Default: 32. */
+  readonly sessions?: number;
 }

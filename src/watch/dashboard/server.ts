@@ -2,16 +2,17 @@
  * The dashboard's server. It reads run directories and nothing else; the tokenizer and the engine, which belong to
  * other stages, are handed in.
  */
-import { randomBytes } from 'node:crypto';
 import { readFile, realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { type ServerType, serve } from '@hono/node-server';
 import { type Context, Hono } from 'hono';
 import { streamSSE } from 'hono/streaming';
 import { ConfigError, RollcallError } from '../../errors.ts';
+import { type Clock, realClock } from '../../lib/clock.ts';
+import { isLoopback, keyFor, type TlsFiles, tlsServer } from '../../lib/http-guard.ts';
 import { runPaths } from '../run-directory.ts';
 import type { ForkRequest, ForkResult, RunList } from './api.ts';
-import { guard, isLoopback } from './guard.ts';
+import { guardPage } from './guard.ts';
 import { loadPage, type Page } from './page.ts';
 import { type WatchedRun, WatchedRuns } from './runs.ts';
 import {
@@ -33,6 +34,12 @@ export interface DashboardOptions {
   readonly tokenizerOf: (directory: string) => Promise<TokenTexts>;
   /** Continues a trajectory; gives the directory with the outcomes. */
   readonly fork?: (directory: string, request: ForkRequest, signal: AbortSignal) => Promise<string>;
+  /** Instead of a token that is made. */
+  readonly apiKey?: string;
+  /** Beyond loopback nobody continues trajectories unless this is set. */
+  readonly allowForks?: boolean;
+  readonly tls?: TlsFiles;
+  readonly clock?: Clock;
   say?(line: string): void;
 }
 
@@ -47,17 +54,21 @@ const HEARTBEAT_POLLS = 15;
 const FIND_POLLS = 3;
 
 export async function serveDashboard(options: DashboardOptions): Promise<Dashboard> {
-  const { host = '127.0.0.1', port = DEFAULT_PORT, say = () => {} } = options;
-  const token = isLoopback(host) ? undefined : randomBytes(18).toString('base64url');
+  const { host = '127.0.0.1', port = DEFAULT_PORT, say = () => {}, tls } = options;
+  const token = keyFor(host, options.apiKey);
+  const { fork, allowForks = isLoopback(host), ...rest } = options;
   const page = await loadPage(say);
   const runs = await WatchedRuns.open(options.runs);
   const stop = new AbortController();
-  const app = createApp({ ...options, page, watched: runs, token, signal: stop.signal });
-  const server = await listen(app, host, port);
+  const app = createApp({
+    ...{ ...rest, page, watched: runs, token, signal: stop.signal },
+    ...(fork && allowForks && { fork }),
+  });
+  const server = await listen(app, host, port, tls);
   const { port: taken } = server.address() as { port: number };
   const shown = host.includes(':') ? `[${host}]` : host;
   return {
-    url: `http://${shown}:${taken}/${token === undefined ? '' : `?token=${token}`}`,
+    url: `${tls ? 'https' : 'http'}://${shown}:${taken}/${token === undefined ? '' : `?token=${token}`}`,
     close: () => {
       stop.abort();
       if ('closeAllConnections' in server) server.closeAllConnections();
@@ -67,10 +78,12 @@ export async function serveDashboard(options: DashboardOptions): Promise<Dashboa
 }
 
 /** If the default port is taken, the next free one is used; a port that was asked for must be free. */
-async function listen(app: Hono, hostname: string, port: number): Promise<ServerType> {
+async function listen(app: Hono, hostname: string, port: number, tls?: TlsFiles): Promise<ServerType> {
   const tryPort = (wanted: number) =>
     new Promise<ServerType>((resolve, reject) => {
-      const server = serve({ fetch: app.fetch, hostname, port: wanted }, () => resolve(server));
+      const server = serve({ fetch: app.fetch, hostname, port: wanted, ...tlsServer(tls) }, () =>
+        resolve(server),
+      );
       server.once('error', reject);
     });
   try {
@@ -89,7 +102,7 @@ interface AppOptions extends DashboardOptions {
 }
 
 /** The routes, without a socket. */
-export function createApp({ page, watched, token, tokenizerOf, fork, signal }: AppOptions): Hono {
+export function createApp({ page, watched, token, tokenizerOf, fork, signal, tls, clock }: AppOptions): Hono {
   const app = new Hono();
   const tokenizers = new Map<string, Promise<TokenTexts>>();
   const tokenizer = (directory: string) => {
@@ -113,7 +126,12 @@ export function createApp({ page, watched, token, tokenizerOf, fork, signal }: A
     return { run, index: index ?? missing('step') };
   };
 
-  app.use(guard(token));
+  app.use(
+    guardPage({
+      ...{ token, clock: clock ?? realClock() },
+      ...{ isSecure: tls !== undefined, canChange: fork !== undefined },
+    }),
+  );
   app.onError((error, context) => {
     if (error instanceof NotFound) return context.json({ error: error.message }, 404);
     if (error instanceof RollcallError) return context.json({ error: error.message }, 400);
