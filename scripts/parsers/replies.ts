@@ -2,6 +2,7 @@ import { AddedTokens } from '../../src/chat/added-tokens.ts';
 import type { ToolFormat } from '../../src/chat/formats/grammar.ts';
 import { ReplyParser } from '../../src/chat/reply-parser.ts';
 import type { Random } from '../../src/lib/random.ts';
+import type { ToolSchema } from '../../src/types.ts';
 import { type Call, FAMILIES, schemaFor } from '../../test/tool-call-families.ts';
 
 /** What replies are put together from, for one format after the other, and how they are read. */
@@ -44,7 +45,10 @@ export const fragmentsOf = (format: ToolFormat): string[] => [
 ];
 
 /** A reply read at once, or in pieces of random length. */
-export function read(format: ToolFormat, text: string, pieces?: Random) {
+export const read = (format: ToolFormat, text: string, pieces?: Random) =>
+  readWith(format, text, tools, pieces);
+
+export function readWith(format: ToolFormat, text: string, tools: readonly ToolSchema[], pieces?: Random) {
   const parser = new ReplyParser({ format, tools, added });
   const deltas = [];
   for (let at = 0; at < text.length; ) {

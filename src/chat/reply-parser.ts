@@ -168,12 +168,28 @@ export class ReplyParser {
     const { block, sink, chunks } = state;
     const body = chunks.join('');
     if (sink.kind === 'whole' || sink.kind === 'unsure') {
-      this.#take(block.read?.(body, { tools: this.#options.tools, closed, closedBy }) ?? []);
+      this.#take(
+        (closed ? undefined : this.#brokenOff(block, body)) ?? this.#read(block, body, closed, closedBy),
+      );
     } else if (!closed && sink.kind === 'reasoning' && this.#firstCallMark(body) === 0) {
       this.#rest = body;
     } else {
       this.#sink(state, body);
     }
+  }
+
+  #read(block: Block, body: string, closed: boolean, closedBy: string): Piece[] {
+    return block.read?.(body, { tools: this.#options.tools, closed, closedBy }) ?? [];
+  }
+
+  /** A reply may end within the closing mark. If what is before is whole calls, the rest of the mark is words. */
+  #brokenOff(block: Block, body: string): Piece[] | undefined {
+    const part = unfinished(body, block.close);
+    if (part === 0) return undefined;
+    const pieces = this.#read(block, body.slice(0, -part), false, '');
+    const isWhole =
+      pieces.some(({ kind }) => kind === 'call') && pieces.every(({ kind }) => kind !== 'problem');
+    return isWhole ? [...pieces, { kind: 'content', text: body.slice(-part) }] : undefined;
   }
 
   /** Marks that say nothing are not part of reasoning, nor is its own opening mark written twice. */

@@ -16,18 +16,34 @@ interface PairContext {
 
 function readPairs(text: string, { name, tools, closed, source, value }: PairContext): Piece[] {
   if (name === '' || /\s/.test(name)) return [malformed('the tool call does not begin with a name', source)];
-  if (!closed) return [malformed('the tool call is not closed: </tool_call> is missing', source)];
   const given = new Map<string, unknown>();
   PAIR.lastIndex = 0;
   for (let at = 0; at < text.length; at = PAIR.lastIndex) {
     PAIR.lastIndex = at;
     const pair = PAIR.exec(text);
-    if (!pair) return [malformed('an argument is not a pair of <arg_key> and <arg_value>', source)];
+    if (!pair) {
+      const why = closed
+        ? 'an argument is not a pair of <arg_key> and <arg_value>'
+        : 'the tool call is not closed: </tool_call> is missing';
+      return [malformed(why, source)];
+    }
     const key = pair[2]!.trim();
     if (given.has(key)) return [malformed(`the argument ${key} is given twice`, source)];
     given.set(key, value(pair[3]!, typesOf(tools, name, key)));
   }
+  if (!closed && !hasRequired(given, tools, name))
+    return [malformed('the tool call is not closed: </tool_call> is missing', source)];
   return [{ kind: 'call', call: { name, arguments: Object.fromEntries(given) } }];
+}
+
+/** Whether a call whose closing tag is missing has all that its tool asks for, so that nothing was cut off. */
+function hasRequired(
+  given: ReadonlyMap<string, unknown>,
+  tools: readonly ToolSchema[],
+  name: string,
+): boolean {
+  const required = tools.find((tool) => tool.function.name === name)?.function.parameters.required;
+  return given.size > 0 && (!Array.isArray(required) || required.every((key) => given.has(String(key))));
 }
 
 /** Strings are bare; a model that writes one as JSON means what is between the quotes. */

@@ -67,5 +67,5 @@ export function jsonOrLiteralOrText(text: string): unknown {
 export function jsonOrText(text: string, types: readonly string[] | undefined): unknown {
   if (types?.every((type) => isText(type))) return text;
   const json = readJson(text.trim());
-  return 'value' in json ? json.value : text;
+  return 'value' in json ? json.value : typedValue(text, types);
 }
