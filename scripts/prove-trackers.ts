@@ -32,7 +32,7 @@ const versions = (await run(join(bin, 'pip'), ['list', '--format=freeze'])).stdo
 console.log(versions.join('  '));
 const port = await freePort();
 const uri = `http://127.0.0.1:${port}`;
-const server = startMlflow();
+const server = startMlflow(port, join(folder, 'mlflow.db'), join(folder, 'artifacts'));
 const key = 'a'.repeat(40);
 const bias = await wandbStandIn(key);
 try {
@@ -52,6 +52,8 @@ async function prove(): Promise<void> {
   const board = join(folder, 'board');
   const names = { project: 'proof', experiment: 'letters' };
   const reports: StepReport<Letter>[] = [];
+  const local = { PATH: bin };
+  const stores = { folder: `file://${folder}/mlruns`, database: `sqlite:///${folder}/local.db` };
   const online = { WANDB_API_KEY: key, WANDB_BASE_URL: bias.url };
   const options = {
     model: await tinyModel(),
@@ -77,6 +79,9 @@ async function prove(): Promise<void> {
     tensorboard({ directory: board }),
     mlflow({ ...names, uri }),
     mlflowTraces({ ...names, uri, text: true }),
+    mlflow({ ...names, uri: stores.folder }),
+    mlflow({ ...names, uri: stores.database, environment: local }),
+    mlflowTraces({ ...names, uri: stores.database, environment: local, text: true }),
     wandb({ ...names, environment: online }),
     wandb({ ...names, environment: { WANDB_MODE: 'offline', WANDB_DIR: folder } }),
   ];
@@ -91,10 +96,13 @@ async function prove(): Promise<void> {
   for (const notice of told) console.log(notice);
 
   const lines = readFileSync(join(runDir, 'metrics.jsonl'), 'utf8').trim().split('\n').map(parseLine);
-  const seen = JSON.parse(
-    (await run(join(bin, 'python'), ['scripts/prove-trackers.py', uri, board], { maxBuffer: 1 << 28 }))
-      .stdout,
-  ) as Seen;
+  const read = async (place: string) => {
+    const env = { ...process.env, MLFLOW_ALLOW_FILE_STORE: 'true' };
+    const words = ['scripts/prove-trackers.py', place, board];
+    const { stdout } = await run(join(bin, 'python'), words, { maxBuffer: 1 << 28, env });
+    return JSON.parse(stdout) as Seen;
+  };
+  const seen = await read(uri);
   const flowName = (name: string) => name.replaceAll('@', '_at_');
   check('MLflow has one run, finished', seen.mlflow.runs === 1 && seen.mlflow.status === 'FINISHED');
   check('MLflow has every metric of every step', equal(seen.mlflow.metrics, byName(lines, flowName)));
@@ -103,6 +111,26 @@ async function prove(): Promise<void> {
     'MLflow has the artefacts',
     seen.mlflow.artifacts['metrics.jsonl'] === readFileSync(join(runDir, 'metrics.jsonl'), 'utf8'),
   );
+  for (const [kind, place] of Object.entries(stores)) {
+    const { mlflow: kept } = kind === 'folder' ? await read(place) : await readDatabase(read);
+    check(
+      `MLflow opens the local ${kind}: one run, every metric of every step, options and artefacts`,
+      kept.runs === 1 &&
+        kept.status === 'FINISHED' &&
+        equal(kept.metrics, seen.mlflow.metrics) &&
+        equal(kept.params, seen.mlflow.params) &&
+        equal(kept.artifacts, seen.mlflow.artifacts),
+    );
+    if (kind === 'database') {
+      const texts = kept.traces.filter(({ spans }) => spans.some(({ outputs }) => outputs !== ''));
+      check(
+        '… and of the database every trace, with text, linked to the run',
+        kept.traces.length === seen.mlflow.traces.length &&
+          texts.length === kept.traces.length &&
+          kept.traces.every(({ run: of }) => of === kept.runId),
+      );
+    }
+  }
   const attempts = reports.flatMap(({ groups }) => groups.flatMap((group) => group.attempts));
   const isEvaluation = ({ tags }: Seen['mlflow']['traces'][number]) => tags['validate'] === 'true';
   const measured = seen.mlflow.traces.filter(isEvaluation);
@@ -179,6 +207,18 @@ async function prove(): Promise<void> {
   );
 }
 
+/** As `mlflow ui` opens it afterwards. */
+async function readDatabase(read: (place: string) => Promise<Seen>): Promise<Seen> {
+  const at = await freePort();
+  const later = startMlflow(at, join(folder, 'local.db'), join(folder, 'mlartifacts'));
+  try {
+    await answers(`http://127.0.0.1:${at}/health`);
+    return await read(`http://127.0.0.1:${at}`);
+  } finally {
+    await stop(later);
+  }
+}
+
 interface Seen {
   readonly mlflow: {
     readonly runs: number;
@@ -246,14 +286,9 @@ async function environment(): Promise<string> {
   return made;
 }
 
-function startMlflow(): ChildProcess {
-  const store = [
-    '--backend-store-uri',
-    `sqlite:///${folder}/mlflow.db`,
-    '--artifacts-destination',
-    join(folder, 'artifacts'),
-  ];
-  const words = ['server', '--host', '127.0.0.1', '--port', String(port), '--workers', '1', ...store];
+function startMlflow(at: number, database: string, artifacts: string): ChildProcess {
+  const store = ['--backend-store-uri', `sqlite:///${database}`, '--artifacts-destination', artifacts];
+  const words = ['server', '--host', '127.0.0.1', '--port', String(at), '--workers', '1', ...store];
   return spawn(join(bin, 'mlflow'), words, { stdio: 'ignore', detached: true, cwd: folder });
 }
 

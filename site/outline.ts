@@ -15,6 +15,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/for-agent-engineers.md', 'You have an agent'],
       ['docs/for-gpu-teams.md', 'You have GPUs'],
       ['docs/from-verl.md', 'Coming from verl'],
+      ['docs/verl-documents.md', "verl's documents"],
       ['docs/quickstart.md', 'The quick start'],
       ['docs/hardware.md', 'Hardware'],
       ['docs/troubleshooting.md', 'Troubleshooting'],

@@ -104,6 +104,9 @@ async function drive<T extends object>(options: TrainOptions<T>, { steps } = { s
     progress: () => {},
     step: ({ notices }) => notices.forEach(display.say),
   };
+  for (const { name, experimental } of options.trackers ?? []) {
+    if (experimental !== undefined) console.error(`The tracker ${name} is experimental: ${experimental}.`);
+  }
   const finished = await driveTraining(options, { display: steps ? display : quiet });
   if (finished) console.error(`Done. Look at it with: rollcall show ${options.runDir}`);
 }

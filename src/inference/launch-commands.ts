@@ -44,9 +44,3 @@ function divideGpus(
   }
   return (replica) => visible.slice(replica * tensorParallel, (replica + 1) * tensorParallel).join(',');
 }
-
-/** A file of bin/: two folders above this file in the source, three above it in dist/. */
-export function ownProgram(name: string): string {
-  const near = new URL(`../../bin/${name}`, import.meta.url);
-  return fileURLToPath(existsSync(near) ? near : new URL(`../../../bin/${name}`, import.meta.url));
-}

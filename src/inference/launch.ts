@@ -5,8 +5,8 @@ import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError, EngineError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import { ownProgram } from '../lib/own-program.ts';
 import type { LaunchCommand } from './engine.ts';
-import { ownProgram } from './launch-commands.ts';
 import { isPortTaken, portOwner } from './port.ts';
 
 export interface Launched {

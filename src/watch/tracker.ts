@@ -8,8 +8,12 @@ import type { Metrics, Scored } from '../types.ts';
 export interface Tracker {
   /** The tracker's name in `loggers` and in notices. */
   readonly name: string;
+  /** What the user should know before the run: this tracker is experimental, and why. */
+  readonly experimental?: string;
   /** The command that sends the run later, if this tracker misses some of it. */
   readonly exportHint?: string;
+  /** How long a call, and the end of a run, may wait for it, where it has to start a program first. */
+  readonly patienceMs?: number | undefined;
   /** Called before anything else, and again until it succeeds. */
   open?(run: TrackedRun, signal: AbortSignal): Promise<void>;
   /** Sends lines of metrics, in order of step. */

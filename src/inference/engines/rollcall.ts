@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
+import { ownProgram } from '../../lib/own-program.ts';
 import type { Engine } from '../engine.ts';
-import { ownProgram } from '../launch-commands.ts';
 import { SglangServer } from '../sglang.ts';
 
 /** `rollcall serve`: the embedded engine in separate processes. It speaks SGLang's protocol and uses no GPU. */

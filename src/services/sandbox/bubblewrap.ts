@@ -3,7 +3,7 @@
  * with nothing of the disk but what is mounted and no environment; `prlimit` bounds what each process inside may take.
  */
 import { existsSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { findProgram } from '../../lib/find-program.ts';
 
 export interface BoxPrograms {
   readonly bwrap: string;
@@ -12,7 +12,7 @@ export interface BoxPrograms {
 
 /** What a machine lacks for it, in words, where it lacks something. */
 export function findBoxPrograms(): BoxPrograms | { readonly missing: readonly string[] } {
-  const [bwrap, prlimit] = ['bwrap', 'prlimit'].map(findProgram);
+  const [bwrap, prlimit] = ['bwrap', 'prlimit'].map((name) => findProgram(name));
   if (process.platform === 'linux' && bwrap && prlimit) return { bwrap, prlimit };
   return {
     missing: [
@@ -21,13 +21,6 @@ export function findBoxPrograms(): BoxPrograms | { readonly missing: readonly st
       ...(prlimit ? [] : ['prlimit (util-linux)']),
     ],
   };
-}
-
-function findProgram(name: string): string | undefined {
-  return (process.env['PATH'] ?? '')
-    .split(delimiter)
-    .map((folder) => join(folder, name))
-    .find((file) => existsSync(file));
 }
 
 export interface Box {

@@ -46,7 +46,7 @@ export function otlp({ url, headers = {}, resource = {}, ...options }: OtlpOptio
 
 export function traceTracker(
   name: string,
-  { experiment, text = false, tasksPerStep }: TraceOptions,
+  { experiment, text = false, tasksPerStep, patienceMs }: TraceOptions & Pick<Tracker, 'patienceMs'>,
   open: (run: TrackedRun, signal: AbortSignal) => Promise<TraceTarget>,
 ): Tracker {
   let target: TraceTarget;
@@ -55,6 +55,7 @@ export function traceTracker(
   return {
     name,
     tracedTasksPerStep: tasksPerStep,
+    patienceMs,
     open: async (run, signal) => {
       target = await open(run, signal);
       const model = run.options['model'];

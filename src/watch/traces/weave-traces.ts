@@ -25,7 +25,7 @@ export function weaveTraces({
   if (!apiKey) {
     throw new ConfigError('WANDB_API_KEY is not set; copy the key from https://wandb.ai/authorize');
   }
-  return traceTracker('weave traces', options, async (_, signal) => {
+  const tracker = traceTracker('weave traces', options, async (_, signal) => {
     const owner = entity || (await ownEntity(base ?? WANDB_URL, apiKey, signal));
     return {
       url: `${(url ?? WEAVE_URL).replace(/\/+$/, '')}/otel/v1/traces`,
@@ -34,6 +34,7 @@ export function weaveTraces({
       resource: { 'wandb.entity': owner, 'wandb.project': project },
     };
   });
+  return { ...tracker, experimental: "its OTLP endpoint was never tried against W&B's servers" };
 }
 
 async function ownEntity(url: string, apiKey: string, signal: AbortSignal): Promise<string> {

@@ -39,7 +39,12 @@ test('what cannot be is refused with what can', () => {
   expect(() => names({ trace: { backend: 'trackio', text: false, samplesPerStep: null } })).toThrow(
     /trace\.backend is "trackio"; use one of mlflow, wandb, weave, otlp/,
   );
+  const store = (uri: string) => ({ MLFLOW_TRACKING_URI: uri, PATH: '/nowhere' });
+  expect(() => names({ loggers: ['mlflow'], environment: store('sqlite:///mlflow.db') })).toThrow(
+    /"sqlite:\/\/\/mlflow\.db" is a database.*pip install mlflow.*MLFLOW_TRACKING_URI=\.\/mlruns/s,
+  );
+  expect(names({ loggers: ['mlflow'], environment: store('./mlruns') })).toEqual(['mlflow']);
   expect(() =>
-    names({ loggers: ['mlflow'], environment: { MLFLOW_TRACKING_URI: 'sqlite:///mlflow.db' } }),
-  ).toThrow(/sqlite:\/\/\/mlflow\.db.*rollcall export RUN --to mlflow=/s);
+    names({ trace: { backend: 'mlflow', text: true, samplesPerStep: null }, environment: store('./mlruns') }),
+  ).toThrow(/no traces of ours in a folder.*sqlite:\/\/\/mlflow\.db/s);
 });

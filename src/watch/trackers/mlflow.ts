@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { isMissing } from '../../lib/files.ts';
 import type { TrackedLine, TrackedRun, Tracker } from '../tracker.ts';
 import { flatten } from './flatten.ts';
-import { jsonNumber, request } from './http.ts';
-import { type Environment, type MlflowClient, mlflowClient } from './mlflow-client.ts';
+import type { Environment, MlflowMetric, MlflowRun, MlflowRuns } from './mlflow-runs.ts';
+import { mlflowStore } from './mlflow-store.ts';
 
-/** Which MLflow server and experiment metrics go to. */
+/** Which MLflow store and experiment metrics go to. */
 export interface MlflowOptions {
-  /** URI of a tracking server; if not given, MLFLOW_TRACKING_URI. */
+  /** A server (`http:`), a database (`sqlite:`) or a folder (`./mlruns`); if not given, MLFLOW_TRACKING_URI. */
   readonly uri?: string;
   /** MLflow's experiment. */
   readonly project: string;
@@ -18,9 +18,7 @@ export interface MlflowOptions {
   readonly environment?: Environment;
 }
 
-// Limits of runs/log-batch, and of a parameter's value since the oldest servers in use.
-const METRICS_PER_BATCH = 1_000;
-const PARAMS_PER_BATCH = 100;
+// The limit of a parameter's value in the oldest servers in use.
 const PARAM_CHARACTERS = 500;
 
 /** Sent last of a line: a step whose own number has arrived has arrived whole. */
@@ -28,7 +26,7 @@ const STEP_METRIC = 'training/global_step';
 
 const ARTIFACTS = ['options.json', 'metrics.jsonl', 'end.json'];
 
-/** A run on an MLflow server: options as params, a metric history per metric, the run's small files as artefacts. */
+/** A run in MLflow: options as params, a metric history per metric, the run's small files as artefacts. */
 export function mlflow({
   project,
   experiment,
@@ -36,107 +34,63 @@ export function mlflow({
   environment = process.env,
   uri = environment['MLFLOW_TRACKING_URI'] ?? '',
 }: MlflowOptions): Tracker {
-  const client = mlflowClient(uri, environment);
-  let run = { runId: '', artifactUri: '' };
+  const store = mlflowStore(uri, environment);
+  let runs: MlflowRuns;
+  let run: MlflowRun;
   let sentThrough = Number.NEGATIVE_INFINITY;
   let directory = '';
   return {
     name: 'mlflow',
-    exportHint: `rollcall export RUN --to mlflow=${client.url}`,
+    exportHint: `rollcall export RUN --to mlflow=${store.place}`,
+    patienceMs: store.patienceMs,
     open: async (tracked, signal) => {
       directory = tracked.directory;
-      const key = mlflowRunKey(client.url, project);
+      runs = await store.open(signal);
+      const key = mlflowRunKey(store.place, project);
       const known = await tracked.memory.read(key);
-      const found = known && (await continueRun(client, known['runId']!, signal));
-      if (found) ({ run, sentThrough } = found);
-      else {
-        const experimentId = await client.experimentId(project, signal);
-        run = await createRun(client, { experimentId, experiment, tags, tracked, signal });
+      const found =
+        known && (await runs.find({ runId: known['runId']!, experimentId: known['experimentId']! }, signal));
+      if (found) {
+        ({ run } = found);
+        sentThrough = found.metrics.get(STEP_METRIC) ?? sentThrough;
+        await runs.setStatus(run, 'RUNNING', signal);
+      } else {
+        const experimentId = await runs.experimentId(project, signal);
+        const startTime = Math.round(tracked.clockBegan);
+        run = await runs.create(
+          { experimentId, name: experiment, startTime, tags: tagsOf(tracked, tags) },
+          signal,
+        );
         await tracked.memory.write(key, { runId: run.runId, experimentId });
       }
       // A param never changes: a run that was resumed with other options keeps those it began with.
       const params = paramsOf(tracked.options).filter(({ key: param }) => !found?.params.has(param));
-      for (let at = 0; at < params.length; at += PARAMS_PER_BATCH) {
-        const batch = params.slice(at, at + PARAMS_PER_BATCH);
-        await client.post('runs/log-batch', { run_id: run.runId, params: batch }, signal);
-      }
+      await runs.addParams(run, params, signal);
     },
     log: async (lines, signal) => {
-      const metrics = lines.filter(({ step }) => step > sentThrough).flatMap(metricsOf);
-      for (let at = 0; at < metrics.length; at += METRICS_PER_BATCH) {
-        const batch = metrics.slice(at, at + METRICS_PER_BATCH);
-        await client.post('runs/log-batch', { run_id: run.runId, metrics: batch }, signal);
-      }
+      await runs.addMetrics(run, lines.filter(({ step }) => step > sentThrough).flatMap(metricsOf), signal);
       sentThrough = Math.max(sentThrough, ...lines.map(({ step }) => step));
     },
     close: async (end, signal) => {
-      await sendArtifacts(client, directory, run.artifactUri, signal);
-      const status = end === 'finished' ? 'FINISHED' : 'KILLED';
-      await client.post('runs/update', { run_id: run.runId, status, end_time: Date.now() }, signal);
+      await putArtifacts(runs, run, directory, signal);
+      await runs.setStatus(run, end === 'finished' ? 'FINISHED' : 'KILLED', signal);
+      await store.close();
     },
   };
 }
 
 /** Where `trackers.json` keeps the run's id. */
-export const mlflowRunKey = (url: string, project: string): string => `mlflow ${url} ${project}`;
+export const mlflowRunKey = (place: string, project: string): string => `mlflow ${place} ${project}`;
 
-interface RunAnswer {
-  readonly run: {
-    readonly info: { readonly run_id: string; readonly artifact_uri: string };
-    readonly data: {
-      readonly metrics?: readonly { readonly key: string; readonly value: number }[];
-      readonly params?: readonly { readonly key: string }[];
-    };
-  };
-}
-
-/** The run made before this process; undefined if the server no longer knows it. */
-async function continueRun(client: MlflowClient, runId: string, signal: AbortSignal) {
-  const answer = await client.get('runs/get', { run_id: runId }, signal).catch((error: unknown) => {
-    if (error instanceof Error && 'status' in error && error.status === 404) return undefined;
-    throw error;
-  });
-  if (answer === undefined) return undefined;
-  await client.post('runs/update', { run_id: runId, status: 'RUNNING' }, signal);
-  const { info, data } = (answer as RunAnswer).run;
-  const step = data.metrics?.find(({ key }) => key === STEP_METRIC)?.value;
-  return {
-    run: { runId, artifactUri: info.artifact_uri },
-    sentThrough: step ?? Number.NEGATIVE_INFINITY,
-    params: new Set(data.params?.map(({ key }) => key)),
-  };
-}
-
-async function createRun(
-  client: MlflowClient,
-  made: {
-    readonly experimentId: string;
-    readonly experiment: string;
-    readonly tags: Readonly<Record<string, string>>;
-    readonly tracked: TrackedRun;
-    readonly signal: AbortSignal;
-  },
-) {
-  const { experimentId, experiment, tags, tracked, signal } = made;
+function tagsOf(tracked: TrackedRun, tags: Readonly<Record<string, string>>): Record<string, string> {
   const commit = tracked.options['gitCommit'];
-  const allTags = {
+  return {
     'mlflow.source.name': 'rollcall',
     'mlflow.source.type': 'JOB',
     ...(typeof commit === 'string' ? { 'mlflow.source.git.commit': commit } : {}),
     'rollcall.run': tracked.directory,
     ...tags,
   };
-  const answer = (await client.post(
-    'runs/create',
-    {
-      experiment_id: experimentId,
-      run_name: experiment,
-      start_time: Math.round(tracked.clockBegan),
-      tags: Object.entries(allTags).map(([key, value]) => ({ key, value })),
-    },
-    signal,
-  )) as RunAnswer;
-  return { runId: answer.run.info.run_id, artifactUri: answer.run.info.artifact_uri };
 }
 
 function paramsOf(options: Readonly<Record<string, unknown>>) {
@@ -146,12 +100,12 @@ function paramsOf(options: Readonly<Record<string, unknown>>) {
   }));
 }
 
-function metricsOf({ step, time, metrics }: TrackedLine) {
+function metricsOf({ step, time, metrics }: TrackedLine): MlflowMetric[] {
   const names = Object.keys(metrics).filter((name) => name !== STEP_METRIC);
   if (STEP_METRIC in metrics) names.push(STEP_METRIC);
   return names.map((name) => ({
     key: mlflowName(name),
-    value: jsonNumber(metrics[name]!),
+    value: metrics[name]!,
     timestamp: Math.round(time),
     step,
   }));
@@ -162,22 +116,17 @@ export function mlflowName(name: string): string {
   return name.replaceAll('@', '_at_').replaceAll(/[^\w\-. :/]/g, '_');
 }
 
-/** Only where the server itself keeps artefacts; a bucket would want its own credentials. */
-async function sendArtifacts(
-  { url, headers }: MlflowClient,
+async function putArtifacts(
+  runs: MlflowRuns,
+  run: MlflowRun,
   directory: string,
-  artifactUri: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const place = /^mlflow-artifacts:(?:\/\/[^/]*)?\/(.+)$/.exec(artifactUri)?.[1];
-  if (place === undefined) return;
   for (const name of ARTIFACTS) {
     const body = await readFile(join(directory, name)).catch((error: unknown) => {
       if (isMissing(error)) return undefined; // a stopped run has no summary
       throw error;
     });
-    if (body === undefined) continue;
-    const target = `${url}/api/2.0/mlflow-artifacts/artifacts/${place}/${name}`;
-    await request(target, { method: 'PUT', headers, body, signal });
+    if (body !== undefined) await runs.putArtifact(run, name, body, signal);
   }
 }

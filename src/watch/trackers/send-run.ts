@@ -35,7 +35,7 @@ export async function sendRun(
   const clock = realClock();
   const call = (work: (signal: AbortSignal) => Promise<void> | undefined) =>
     withTimeLimit(async (given) => work(given), {
-      milliseconds: TRACKING_LIMITS.callMs,
+      milliseconds: tracker.patienceMs ?? TRACKING_LIMITS.callMs,
       clock,
       signal,
     }).catch((error: unknown) => {

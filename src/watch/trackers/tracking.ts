@@ -120,7 +120,7 @@ class Delivery {
           await this.#loop;
           if (this.#opened) await this.#tracker.close?.(end, this.#abort.signal);
         },
-        { milliseconds: this.#limits.closeMs, clock: this.#clock },
+        { milliseconds: this.#tracker.patienceMs ?? this.#limits.closeMs, clock: this.#clock },
       );
     } catch (error) {
       this.#say(troubleOf(error));
@@ -180,7 +180,7 @@ class Delivery {
   }
 
   #call(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    const { callMs } = this.#limits;
+    const callMs = this.#tracker.patienceMs ?? this.#limits.callMs;
     return withTimeLimit(work, { milliseconds: callMs, clock: this.#clock, signal: this.#abort.signal });
   }
 

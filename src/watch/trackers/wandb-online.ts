@@ -29,6 +29,8 @@ export function wandbOnline(named: WandbRun, { url, apiKey }: WandbServer): Trac
   let summary: Record<string, number> = {};
   return {
     name: 'wandb',
+    experimental:
+      "it speaks the undocumented protocol of W&B's own client and was never tried against their servers; WANDB_MODE=offline and `wandb sync` are the safe way",
     exportHint: `rollcall export RUN --to wandb${url === WANDB_URL ? '' : `=${url}`}`,
     open: async (run, signal) => {
       const key = `wandb ${url} ${named.project}`;
