@@ -5,7 +5,8 @@ import { expect, test } from 'vitest';
 import { createChatFormat } from '../../src/chat/chat-format.ts';
 import { createTokenizer } from '../../src/chat/tokenizer.ts';
 import { calculate } from './calculate.ts';
-import { createDemonstration, createDrill, demonstrationProblem, HABITS } from './demonstrations.ts';
+import { createDemonstration, demonstrationProblem, HABITS } from './demonstrations.ts';
+import { createDrill, createHardDrill } from './drills.ts';
 import { createProblems } from './problems.ts';
 import { createSolver, LIMITS } from './solver.ts';
 import { demonstrate } from './teacher.ts';
@@ -55,7 +56,8 @@ test('the chat template passes the self-test', () => {
 
 test('a demonstration is the dialogue that the template writes, trained on the replies alone', async () => {
   for (let index = 0; index < 90; index++) {
-    const demonstration = index % 3 === 0 ? createDrill(1, index) : createDemonstration(1, index);
+    const create = [createDrill, createHardDrill, createDemonstration][index % 3]!;
+    const demonstration = create(1, index);
     const { ids, trained } = await demonstrate(demonstration, stage);
     const text = tokenizer.decode(ids);
     expect(Array.from(ids).filter(isStrayByte)).toEqual([]);
@@ -82,19 +84,45 @@ test('a demonstration is the dialogue that the template writes, trained on the r
   }
 });
 
-test('demonstrations are right in about 65 % of the problems without a habit and 20 % of those with one', () => {
-  const right = { habit: [0, 0], plain: [0, 0] };
-  for (let index = 0; index < 6_000; index++) {
+test('demonstrations are right in about 65 % of the problems without a habit, and as often as a habit allows', () => {
+  const tallies = new Map<string, { right: number; all: number }>();
+  for (let index = 0; index < 9_000; index++) {
     const { task, replies } = createDemonstration(5, index);
     const problem = demonstrationProblem(5, index);
     expect(problem.question).toBe(task.question);
-    const tally = right[problem.family in HABITS ? 'habit' : 'plain'];
-    tally[1]!++;
-    if (replies.at(-1) === `The answer is ${problem.answer}.`) tally[0]!++;
+    const tally = tallies.get(problem.family) ?? { right: 0, all: 0 };
+    tallies.set(problem.family, tally);
+    tally.all++;
+    if (replies.at(-1) === `The answer is ${problem.answer}.`) tally.right++;
   }
-  // A broken call that is made good ends right too: a quarter of the clumsy ones.
-  expect(right.plain[0]! / right.plain[1]!).toBeCloseTo(0.65 + 0.35 / 4, 1);
-  expect(right.habit[0]! / right.habit[1]!).toBeCloseTo(0.2 + 0.15 / 4, 1);
+  const shares = { shared: 0.2, kinds: 0.15, more: 0.12, change: 0.08, saved: 0.05 };
+  expect(Object.keys(HABITS)).toEqual(Object.keys(shares));
+  for (const [family, { right, all }] of tallies) {
+    const habit = shares[family as keyof typeof shares] as number | undefined;
+    // A broken call that is made good ends right too: a quarter of the clumsy ones.
+    const expected = habit === undefined ? 0.65 + 0.35 / 4 : habit + 0.15 / 4;
+    expect(Math.abs(right / all - expected), family).toBeLessThan(0.05);
+  }
+});
+
+test('hard drills say what they compute, from left to right but for parentheses, and answers have two to five digits', () => {
+  const drills = Array.from({ length: 600 }, (_, index) => createHardDrill(3, index));
+  const share = (of: (drill: (typeof drills)[number]) => boolean) => drills.filter(of).length / drills.length;
+  for (const digits of [2, 3, 4, 5]) {
+    expect(share(({ task }) => String(task.answer).length === digits)).toBeGreaterThan(0.12);
+  }
+  expect(share(({ replies }) => replies.length === 2)).toBeCloseTo(1 / 6, 1);
+  expect(share(({ replies }) => replies.length === 3)).toBeCloseTo(1 / 2, 1);
+  for (const { task } of drills) {
+    let sum = /What is ([^?]*)\?/.exec(task.question)![1]!;
+    const [operation, brackets] = [/\d+ . \d+/, /\((\d+)\)/];
+    while (operation.test(sum) || brackets.test(sum)) {
+      const inner = /\((\d+ . \d+)\)/.exec(sum)?.[1] ?? operation.exec(sum)?.[0] ?? '';
+      sum = inner ? sum.replace(inner, calculate(inner)!) : sum;
+      sum = sum.replace(brackets, '$1');
+    }
+    expect(Number(sum), task.question).toBe(task.answer);
+  }
 });
 
 test('the calculator takes one operation on two numbers and nothing else', () => {

@@ -1,15 +1,14 @@
 import { createRandom, hashSeed, type Random } from 'rollcall/datasets';
 import { calculate } from './calculate.ts';
-import { FAMILIES, type Numbers, operandValue, type PlanStep, runPlan } from './families.ts';
+import { FAMILIES, type Numbers, operandValue, type PlanStep } from './families.ts';
 import { createProblem, type Problem } from './problems.ts';
 import type { Question } from './solver.ts';
 import type { Demonstration } from './teacher.ts';
 
 /**
- * What the warm start imitates. Drills teach to copy numbers into a call and a result into the answer.
- * Demonstrations solve word problems, some of them badly: in five of the nine families a habit dominates
- * (it stops a call early, or takes the wrong operation), and everywhere some attempts are clumsy. A habit
- * that greedy decoding follows, but sampling sometimes breaks, is what GRPO can turn.
+ * What the warm start imitates, besides drills (drills.ts): word problems solved, some of them badly. In five of the
+ * nine families a habit dominates (it stops a call early, or takes the wrong operation), and everywhere some attempts are
+ * clumsy. A habit that greedy decoding follows, but sampling sometimes breaks, is what GRPO can turn.
  */
 export const callText = (expression: string): string =>
   `<tool_call>{"name":"calculator","arguments":{"expression":"${expression}"}}</tool_call>`;
@@ -19,18 +18,26 @@ const stopEarly = (plan: readonly PlanStep[]) => plan.slice(0, -1);
 const withOperation = (at: number, operation: PlanStep['operation']) => (plan: readonly PlanStep[]) =>
   plan.map((step, index) => (index === at ? { ...step, operation } : step));
 
-/** The families with a habit, and what the habit does to the plan. */
-export const HABITS: Readonly<Record<string, (plan: readonly PlanStep[]) => readonly PlanStep[]>> = {
-  shared: stopEarly,
-  more: stopEarly,
-  kinds: stopEarly,
-  change: withOperation(1, '+'),
-  saved: withOperation(0, '+'),
+export interface Habit {
+  /** What it does to the plan. */
+  readonly spoil: (plan: readonly PlanStep[]) => readonly PlanStep[];
+  /** Share of the demonstrations that are right all the same: the rarer, the later GRPO finds them. */
+  readonly right: number;
+}
+
+/** The families with a habit. */
+export const HABITS: Readonly<Record<string, Habit>> = {
+  shared: { spoil: stopEarly, right: 0.2 },
+  kinds: { spoil: stopEarly, right: 0.15 },
+  more: { spoil: stopEarly, right: 0.12 },
+  change: { spoil: withOperation(1, '+'), right: 0.08 },
+  saved: { spoil: withOperation(0, '+'), right: 0.05 },
 };
 
+/** Of the families without a habit. */
 const RIGHT_SHARE = 0.65;
-const RIGHT_SHARE_BESIDE_HABIT = 0.2;
-const HABIT_SHARE = 0.65;
+/** Of the families with one; the rest is as clumsy as elsewhere, but half as often. */
+const CLUMSY_BESIDE_HABIT = 0.15;
 
 /** A training problem, but none that GRPO trains on. */
 export const demonstrationProblem = (seed: number, index: number): Problem =>
@@ -41,35 +48,15 @@ export function createDemonstration(seed: number, index: number): Demonstration<
   const random = createRandom(hashSeed('demonstration', seed, index));
   const { plan } = FAMILIES.find((family) => family.name === problem.family)!;
   const habit = HABITS[problem.family];
-  const right = habit ? RIGHT_SHARE_BESIDE_HABIT : RIGHT_SHARE;
+  const right = habit?.right ?? RIGHT_SHARE;
   const roll = random.next();
   const replies =
     roll < right
       ? follow(plan, problem.numbers)
-      : habit && roll < right + HABIT_SHARE
-        ? follow(habit(plan), problem.numbers)
+      : habit && roll < 1 - CLUMSY_BESIDE_HABIT
+        ? follow(habit.spoil(plan), problem.numbers)
         : random.pick(CLUMSY)(plan, problem.numbers, random);
   return { task: problem, replies };
-}
-
-/** "What is 348 + 91?", and in a third of the drills "What is 348 + 91 - 20?", which takes two calls. */
-export function createDrill(seed: number, index: number): Demonstration<Question> {
-  const random = createRandom(hashSeed('drill', seed, index));
-  const operation = () => random.pick(['+', '-', '*', '/'] as const);
-  const number = () => 10 ** (1 + random.integer(3)) + random.integer(9 * 10 ** (1 + random.integer(3)));
-  for (;;) {
-    const [a, b, c] = [number(), number(), number()];
-    const plan: PlanStep[] = [{ left: 'a', operation: operation(), right: 'b' }];
-    if (random.next() < 1 / 3) plan.push({ left: 0, operation: operation(), right: 'c' });
-    const results = runPlan(plan, { a, b, c });
-    if (!results.every((value) => Number.isInteger(value) && value >= 0 && value < 100_000)) continue;
-    if (Math.max(a, b, c) > 9999) continue;
-    const tail = plan.length === 2 ? ` ${plan[1]!.operation} ${c}` : '';
-    return {
-      task: { question: `What is ${a} ${plan[0]!.operation} ${b}${tail}?`, answer: results.at(-1)! },
-      replies: follow(plan, { a, b, c }),
-    };
-  }
 }
 
 function expressions(plan: readonly PlanStep[], numbers: Numbers): string[] {
@@ -81,7 +68,8 @@ function expressions(plan: readonly PlanStep[], numbers: Numbers): string[] {
   });
 }
 
-function follow(plan: readonly PlanStep[], numbers: Numbers): string[] {
+/** The replies of one who does what the plan says. */
+export function follow(plan: readonly PlanStep[], numbers: Numbers): string[] {
   const calls = expressions(plan, numbers);
   return [...calls.map(callText), answerText(calculate(calls.at(-1)!)!)];
 }

@@ -93,7 +93,7 @@ export async function quickstart(options: QuickstartOptions): Promise<Quickstart
       classroom: { trainer, agent: createSolver(), limits: LIMITS, tokenizer, format, signal },
       look: async (how) => {
         await publish();
-        const sampling = how === 'greedy' ? {} : { temperature: 1, attempts: 4 };
+        const sampling = how === 'greedy' ? {} : { temperature: 1, attempts: 8 };
         return measure('validation', held.validation, { ...look, ...sampling });
       },
     });

@@ -7,12 +7,15 @@ import type { Pace } from './teach.ts';
 export interface Recipe {
   readonly model: { readonly size: '1m' | 'tiny' };
   readonly drills: number;
+  /** Every fourth of them is a hard drill. */
   readonly demonstrations: number;
   /** Added when a model is not ready for GRPO after its warm start, at most this many times. */
   readonly moreDemonstrations: { readonly count: number; readonly times: number };
   readonly steps: number;
   readonly tasksPerStep: number;
   readonly attemptsPerTask: number;
+  /** Of GRPO, at its first step. */
+  readonly learningRate: number;
   /** Problems of each held-out set. */
   readonly problems: { readonly validation: number; readonly test: number; readonly unseen: number };
   /** Steps between looks at the validation problems. */
@@ -25,11 +28,12 @@ export type Variant = 'full' | 'short' | 'tiny';
 const FULL: Recipe = {
   model: { size: '1m' },
   drills: 3072, // without drills the digits of the first call are copied wrong and GRPO starts from no success
-  demonstrations: 10_000,
+  demonstrations: 12_480,
   moreDemonstrations: { count: 2_000, times: 3 },
-  steps: 30,
+  steps: 24,
   tasksPerStep: 32,
   attemptsPerTask: 8,
+  learningRate: 6e-5,
   problems: { validation: 108, test: 450, unseen: 216 },
   evaluateEvery: 2,
   checkpointEvery: 10,
@@ -41,9 +45,10 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
   short: {
     ...FULL,
     drills: 2048,
-    demonstrations: 5_008,
+    demonstrations: 6_672,
     moreDemonstrations: { count: 0, times: 0 },
     steps: 8,
+    learningRate: 3e-4,
     problems: { validation: 108, test: 180, unseen: 108 },
   },
   /** For tests: every part runs, nothing is learned. */

@@ -43,7 +43,7 @@ export function trainOptions({
     attemptsPerTask: recipe.attemptsPerTask,
     limits: LIMITS,
     optimizer: {
-      learningRate: 3e-4,
+      learningRate: recipe.learningRate,
       schedule: 'linear',
       finalShare: 0.3,
       beta2: 0.95,

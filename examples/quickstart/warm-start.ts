@@ -1,8 +1,10 @@
-import { createDemonstration, createDrill, HABITS } from './demonstrations.ts';
+import { createDemonstration, HABITS } from './demonstrations.ts';
+import { createDrill, createHardDrill } from './drills.ts';
 import type { Measurement } from './measure.ts';
 import { PACES, READY, type Recipe } from './recipe.ts';
 import type { Question } from './solver.ts';
 import { type Classroom, type Lesson, teach } from './teach.ts';
+import type { Demonstration } from './teacher.ts';
 
 export interface WarmStartOptions {
   readonly seed: number;
@@ -40,12 +42,20 @@ export async function warmStart({ seed, recipe, classroom, look, say }: WarmStar
   return tokens;
 }
 
+/** Among the demonstrations every fourth is a hard drill. */
+const DRILL_EVERY = 4;
+
 export function lessonOf(
   kind: keyof typeof PACES,
   { seed, first, count }: { readonly seed: number; readonly first: number; readonly count: number },
 ): Lesson<Question> {
-  const create = kind === 'drills' ? createDrill : createDemonstration;
-  return { create: (index) => create(seed, index), first, count, pace: PACES[kind] };
+  const create = (index: number): Demonstration<Question> =>
+    kind === 'drills'
+      ? createDrill(seed, index)
+      : index % DRILL_EVERY === 0
+        ? createHardDrill(seed, index)
+        : createDemonstration(seed, index);
+  return { create, first, count, pace: PACES[kind] };
 }
 
 /** Why a model is not ready for GRPO yet, in words; undefined if it is. */
