@@ -1,16 +1,11 @@
-/** OpenAI's `/v1/completions` and `/v1/chat/completions`; ids and log-probs of ids on request. */
+/** OpenAI's `/v1/completions`, whose prompt is text or ids, and the list of models; ids and log-probs of ids on request. */
 import { randomUUID } from 'node:crypto';
 import type { Hono } from 'hono';
 import { z } from 'zod';
-import type { ChatFormat } from '../chat/format.ts';
 import type { GenerateResult, SamplingParams } from '../inference/server.ts';
-import { BadRequest } from './bad-request.ts';
-import { MESSAGE, readMessages, readTools, TOOL, writeToolCalls } from './openai-messages.ts';
+import { MOST_REPLIES } from './chat-routes.ts';
 import { bodyOf, events } from './request.ts';
 import type { ServedModel } from './served-model.ts';
-
-/** Replies to one request. */
-const MOST_CHOICES = 16;
 
 const COMMON = {
   model: z.string().optional(),
@@ -27,7 +22,7 @@ const COMMON = {
     .nullable()
     .optional(),
   stop_token_ids: z.array(z.number().int()).default([]),
-  n: z.number().int().min(1).max(MOST_CHOICES).nullable().default(1),
+  n: z.number().int().min(1).max(MOST_REPLIES).nullable().default(1),
   stream: z.boolean().nullable().default(false),
   stream_options: z.object({ include_usage: z.boolean().optional() }).nullable().optional(),
   return_token_ids: z.boolean().default(false),
@@ -40,18 +35,6 @@ const COMPLETION = z.object({
   max_tokens: z.number().int().positive().default(16),
   logprobs: z.number().int().min(0).max(1).nullable().optional(),
 });
-
-const CHAT = z.object({
-  ...COMMON,
-  messages: z.array(MESSAGE).min(1),
-  tools: z.array(TOOL).optional(),
-  tool_choice: z.unknown().optional(),
-  max_tokens: z.number().int().positive().nullable().optional(),
-  max_completion_tokens: z.number().int().positive().nullable().optional(),
-  logprobs: z.boolean().nullable().optional(),
-});
-
-type Common = z.infer<typeof COMPLETION> | z.infer<typeof CHAT>;
 
 export function openaiRoutes(app: Hono, served: ServedModel): void {
   app.get('/v1/models', async (context) => {
@@ -89,7 +72,7 @@ export function openaiRoutes(app: Hono, served: ServedModel): void {
         served.tokenizer.decode(withoutStop(result, request.sampling.stopIds));
       return context.json({
         ...head,
-        choices: results.map((result, index) => choice(index, textOf(result), result, finishOf(result))),
+        choices: results.map((result, index) => choice(index, textOf(result), result, result.finish)),
         usage: usageOf(results),
         ...(body.return_token_ids ? { prompt_token_ids: Array.from(prompt) } : {}),
       });
@@ -108,93 +91,14 @@ export function openaiRoutes(app: Hono, served: ServedModel): void {
       const results = await generateAll(served, sent, context.req.raw.signal);
       const nothing = { ids: new Int32Array(), logprobs: new Float32Array() };
       for (const [index, result] of results.entries())
-        send({ ...head, choices: [choice(index, streamed[index]!.end(), nothing, finishOf(result))] });
+        send({ ...head, choices: [choice(index, streamed[index]!.end(), nothing, result.finish)] });
       if (body.stream_options?.include_usage) send({ ...head, choices: [], usage: usageOf(results) });
     });
   });
-
-  app.post('/v1/chat/completions', async (context) => {
-    const body = await bodyOf(context, CHAT);
-    const { format } = served;
-    if (!format) throw new BadRequest('this model has no chat template; use /v1/completions');
-    const tools = body.tool_choice === 'none' ? [] : readTools(body.tools ?? []);
-    const { ids: prompt } = format.renderPrompt(readMessages(body.messages), tools);
-    const { contextTokens } = await served.info();
-    const most = body.max_completion_tokens ?? body.max_tokens ?? Math.max(1, contextTokens - prompt.length);
-    const request = requestOf(body, served, prompt, format.stopIds, most);
-    const head = headOf(body, 'chatcmpl', body.stream ? 'chat.completion.chunk' : 'chat.completion');
-    const extras = (ids: Int32Array, logprobs: Float32Array) => ({
-      logprobs: body.logprobs ? chatLogprobs(served, ids, logprobs) : null,
-      ...(body.return_token_ids ? { token_ids: Array.from(ids) } : {}),
-    });
-    if (!body.stream) {
-      const results = await generateAll(served, choicesOf(request, body), context.req.raw.signal);
-      const choices = results.map((result, index) => {
-        const reply = format.parseReply(result.ids, tools);
-        const calls = writeToolCalls(reply.toolCalls);
-        const message = {
-          role: 'assistant',
-          content: reply.content,
-          ...(reply.reasoning === '' ? {} : { reasoning_content: reply.reasoning }),
-          ...(calls.length === 0 ? {} : { tool_calls: calls }),
-        };
-        const finish_reason = finishOf(result, calls.length);
-        return { index, message, finish_reason, ...extras(result.ids, result.logprobs) };
-      });
-      return context.json({
-        ...head,
-        choices,
-        usage: usageOf(results),
-        ...(body.return_token_ids ? { prompt_token_ids: Array.from(prompt) } : {}),
-      });
-    }
-    return events(context, async (send) => {
-      const chat = { served, format, tools, head, extras, send, gone: context.req.raw.signal, body };
-      const results = await Promise.all(
-        choicesOf(request, body).map((one, index) => streamChat({ ...chat, request: one, index })),
-      );
-      if (body.stream_options?.include_usage) send({ ...head, choices: [], usage: usageOf(results) });
-    });
-  });
-}
-
-interface ChatStream {
-  readonly served: ServedModel;
-  readonly format: ChatFormat;
-  readonly tools: ReturnType<typeof readTools>;
-  readonly request: ReturnType<typeof requestOf>;
-  readonly index: number;
-  readonly head: object;
-  readonly body: z.infer<typeof CHAT>;
-  readonly gone: AbortSignal;
-  extras(ids: Int32Array, logprobs: Float32Array): object;
-  send(value: object): void;
-}
-
-async function streamChat(chat: ChatStream): Promise<GenerateResult> {
-  const { served, format, tools, request, index, head, extras, send, gone, body } = chat;
-  const reply = format.streamReply(tools);
-  let calls = 0;
-  const tell = (delta: ReturnType<typeof reply.push>, ids: Int32Array, logprobs: Float32Array) => {
-    const told = {
-      ...(delta.content === '' ? {} : { content: delta.content }),
-      ...(delta.reasoning === '' ? {} : { reasoning_content: delta.reasoning }),
-      ...(delta.toolCalls.length === 0 ? {} : { tool_calls: writeToolCalls(delta.toolCalls, calls) }),
-    };
-    calls += delta.toolCalls.length;
-    if (Object.keys(told).length === 0 && !body.logprobs && !body.return_token_ids) return;
-    send({ ...head, choices: [{ index, delta: told, finish_reason: null, ...extras(ids, logprobs) }] });
-  };
-  send({ ...head, choices: [{ index, delta: { role: 'assistant', content: '' }, finish_reason: null }] });
-  const onTokens = (ids: Int32Array, logprobs: Float32Array) => tell(reply.push(ids), ids, logprobs);
-  const result = await served.generate({ ...request, onTokens }, gone);
-  tell(reply.end(), new Int32Array(), new Float32Array());
-  send({ ...head, choices: [{ index, delta: {}, finish_reason: finishOf(result, calls) }] });
-  return result;
 }
 
 /** One request for each reply that is asked for. */
-function choicesOf(request: ReturnType<typeof requestOf>, { n }: Common) {
+function choicesOf(request: ReturnType<typeof requestOf>, { n }: z.infer<typeof COMPLETION>) {
   const { sampling } = request;
   return Array.from({ length: n ?? 1 }, (_, at) => ({
     ...request,
@@ -209,7 +113,7 @@ const generateAll = (
 ) => Promise.all(requests.map((request) => served.generate(request, gone)));
 
 function requestOf(
-  body: Common,
+  body: z.infer<typeof COMPLETION>,
   served: ServedModel,
   prompt: Int32Array,
   stopIds: readonly number[],
@@ -232,13 +136,9 @@ function requestOf(
   return { trajectory: '', prompt, sampling, ...(adapter === undefined ? {} : { adapter }) };
 }
 
-function headOf(body: Common, prefix: string, object: string) {
+function headOf(body: z.infer<typeof COMPLETION>, prefix: string, object: string) {
   const created = Math.floor(Date.now() / 1000);
   return { id: `${prefix}-${randomUUID()}`, object, created, model: body.model ?? 'default' };
-}
-
-function finishOf({ finish }: GenerateResult, calls = 0): string {
-  return finish === 'stop' && calls > 0 ? 'tool_calls' : finish;
 }
 
 function usageOf(results: readonly GenerateResult[]) {
@@ -260,15 +160,3 @@ const tokenText =
   ({ tokenizer }: ServedModel) =>
   (id: number) =>
     tokenizer.decode(Int32Array.of(id));
-
-function chatLogprobs(served: ServedModel, ids: Int32Array, logprobs: Float32Array) {
-  const text = tokenText(served);
-  return {
-    content: Array.from(ids, (id, at) => ({
-      token: text(id),
-      logprob: logprobs[at]!,
-      bytes: null,
-      top_logprobs: [],
-    })),
-  };
-}

@@ -1,9 +1,10 @@
-/** A model behind HTTP: SGLang's endpoints for training, OpenAI's for everyone else. */
+/** A model behind HTTP: SGLang's endpoints for training, OpenAI's and Anthropic's for everyone else. */
 import { type ServerType, serve } from '@hono/node-server';
 import { Hono } from 'hono';
 import { type Clock, realClock } from '../lib/clock.ts';
 import { guardRequests, isLoopback, keyFor, type TlsFiles, tlsServer } from '../lib/http-guard.ts';
 import { BadRequest } from './bad-request.ts';
+import { chatRoutes } from './chat-routes.ts';
 import { openaiRoutes } from './openai-routes.ts';
 import { ServedModel, type ServedModelOptions } from './served-model.ts';
 import { sglangRoutes } from './sglang-routes.ts';
@@ -49,6 +50,7 @@ export async function serveModel(options: ServeModelOptions): Promise<Serving> {
   );
   sglangRoutes(app, served);
   openaiRoutes(app, served);
+  chatRoutes(app, served);
   app.notFound((context) =>
     context.json({ error: { message: `no such endpoint: ${context.req.path}` } }, 404),
   );

@@ -58,8 +58,10 @@ export const chatCompletions: Dialect = {
       message: messageOf(reply),
       finish_reason: FINISH[reply.finish],
       logprobs: logprobsOf(reply.tokens),
+      ...idsOf(reply),
     })),
     usage: usageOf(replies),
+    ...(replies[0]?.promptIds ? { prompt_token_ids: replies[0].promptIds } : {}),
   }),
 
   events(id, { model, count, streamUsage }) {
@@ -72,7 +74,11 @@ export const chatCompletions: Dialect = {
           '',
         ),
       part: (index, part) =>
-        chunk(index, deltaOf(part), { finish_reason: null, logprobs: logprobsOf(part.tokens) }),
+        chunk(index, deltaOf(part), {
+          finish_reason: null,
+          logprobs: logprobsOf(part.tokens),
+          ...idsOf(part),
+        }),
       end: (replies) => {
         const finish = replies.map((reply, index) =>
           chunk(index, {}, { finish_reason: FINISH[reply.finish] }),
@@ -134,10 +140,17 @@ function logprobsOf(tokens: readonly GivenToken[] | undefined) {
   return { content, refusal: null };
 }
 
+const idsOf = ({ ids }: Pick<GivenReply, 'ids'>) => (ids ? { token_ids: ids } : {});
+
 function usageOf(replies: readonly GivenReply[]) {
   const prompt = replies[0]!.promptTokens;
   const completion = replies.reduce((sum, { replyTokens }) => sum + replyTokens, 0);
-  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    prompt_tokens_details: { cached_tokens: replies[0]!.cachedTokens ?? 0 },
+  };
 }
 
 function schemaOf(body: Fields): WantedSchema | undefined {

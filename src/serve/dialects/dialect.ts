@@ -60,6 +60,11 @@ export interface GivenReply {
   readonly finish: 'stop' | 'length' | 'calls';
   readonly promptTokens: number;
   readonly replyTokens: number;
+  /** Tokens of the prompt that the engine had in its cache, where it says. */
+  readonly cachedTokens?: number | undefined;
+  /** Ids of the reply and of the prompt, if they were asked for. */
+  readonly ids?: readonly number[];
+  readonly promptIds?: readonly number[];
   /** The text and log-prob of each token, if they were asked for. */
   readonly tokens?: readonly GivenToken[] | undefined;
 }
@@ -83,9 +88,10 @@ export interface ReadContext {
   previous(id: string): readonly Message[];
 }
 
-/** A piece of a reply; `tokens` if log-probs were asked for. */
+/** A piece of a reply; `tokens` if log-probs were asked for, `ids` if these were. */
 export interface GivenPart extends Pick<ReplyPart, 'content' | 'reasoning' | 'toolCalls'> {
   readonly tokens?: readonly GivenToken[] | undefined;
+  readonly ids?: readonly number[];
 }
 
 /** Writes the events of one streamed answer, as text. */

@@ -7,9 +7,10 @@ import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { serve } from '@hono/node-server';
 import type { Door, Endpoint, EndpointOptions, EndpointSetup, OpenEndpoint } from '../../agent/endpoint.ts';
-import { BadRequest } from '../bad-request.ts';
-import { Refusal, trajectoryEnded } from './refusal.ts';
-import { dialectOf, refuse, Session, type SessionOptions } from './session.ts';
+import { dialectOf } from '../dialects/by-path.ts';
+import { readBody } from '../read-body.ts';
+import { Refusal, refuse, trajectoryEnded } from './refusal.ts';
+import { Session, type SessionOptions } from './session.ts';
 
 /** Where the door listens, and what it does with requests that training cannot simply obey. */
 export interface DoorOptions extends SessionOptions {
@@ -18,12 +19,10 @@ export interface DoorOptions extends SessionOptions {
   readonly port?: number;
   /** How clients elsewhere reach it; by default `http://HOST:PORT`. */
   readonly publicUrl?: string | null;
-  /** A request whose body is not there by then is cut. */
+  /** A request whose body is not there by then is cut; long, because a busy machine may be the slow one. */
   readonly secondsPerBody?: number;
 }
 
-/** A long dialogue with images is a few megabytes. */
-const MOST_BODY_BYTES = 32 * 2 ** 20;
 /** Longer than clients keep a connection for their next request (90 s at most): the side that closes first must be theirs. */
 const KEEP_ALIVE_MS = 120_000;
 /** How each of the latest trajectories ended, for clients that come too late. */
@@ -130,7 +129,7 @@ class EndpointDoor implements Door {
   }
 
   #listen(): Promise<Server> {
-    const { host = '127.0.0.1', port = 0, secondsPerBody = 60 } = this.#options;
+    const { host = '127.0.0.1', port = 0, secondsPerBody = 300 } = this.#options;
     return new Promise((resolve, reject) => {
       const server = serve(
         {
@@ -161,29 +160,4 @@ function agentOf(named: string | undefined, headers: Headers): string | undefine
     'invalid_request',
     `the agent's name is ${JSON.stringify(agent)}; use letters, digits, - and _`,
   );
-}
-
-async function readBody(request: Request): Promise<unknown> {
-  const length = Number(request.headers.get('content-length') ?? Number.NaN);
-  const text = length <= MOST_BODY_BYTES ? await request.text() : await readBounded(request, length);
-  if (text.trim() === '') return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new BadRequest('the body is not JSON');
-  }
-}
-
-async function readBounded(request: Request, length: number): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = Number.isNaN(length) ? 0 : length;
-  const tooLarge = () =>
-    new Refusal(413, 'body_too_large', `the body is larger than ${MOST_BODY_BYTES / 2 ** 20} MiB`);
-  if (bytes > MOST_BODY_BYTES) throw tooLarge();
-  for await (const chunk of request.body ?? []) {
-    bytes += chunk.length;
-    if (bytes > MOST_BODY_BYTES) throw tooLarge();
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }

@@ -1,5 +1,6 @@
 import { ConfigError, DatasetError } from '../../errors.ts';
 import { messageOf } from '../../lib/error-message.ts';
+import type { Dialect } from '../dialects/dialect.ts';
 
 /** A request that gets no reply: its status, a word for programs, and a sentence for people. */
 export class Refusal extends Error {
@@ -27,4 +28,10 @@ export function refusalOf(error: unknown): Refusal {
     return new Refusal(400, 'invalid_request', message);
   }
   return new Refusal(500, 'internal_error', message);
+}
+
+/** The answer to a request that failed, in the words of its dialect. */
+export function refuse(error: unknown, dialect: Pick<Dialect, 'error'>): Response {
+  const { status, code, message, headers } = refusalOf(error);
+  return Response.json(dialect.error(status, code, message), { status, headers });
 }

@@ -6,14 +6,13 @@ import type { ReplyPart } from '../../chat/reply-parts.ts';
 import { sleep } from '../../lib/clock.ts';
 import type { EndpointUse, Message } from '../../types.ts';
 import { BadRequest } from '../bad-request.ts';
-import { chatCompletions } from '../dialects/chat-completions.ts';
+import { DIALECTS } from '../dialects/by-path.ts';
 import type { Asked, Dialect, GivenReply, ReadContext } from '../dialects/dialect.ts';
 import { Fields } from '../dialects/fields.ts';
 import { messages } from '../dialects/messages.ts';
-import { responses } from '../dialects/responses.ts';
 import { eventStream } from './event-stream.ts';
 import { models } from './models.ts';
-import { Refusal, refusalOf, trajectoryEnded } from './refusal.ts';
+import { Refusal, trajectoryEnded } from './refusal.ts';
 
 /** A request to a session: the rest of its path, who asks, and its body. */
 export interface SessionRequest {
@@ -31,16 +30,6 @@ export interface SessionOptions extends EndpointRules {
   /** Whether no server can answer because all of them are getting new weights. */
   readonly isUpdating?: (() => boolean) | undefined;
 }
-
-const DIALECTS: Readonly<Record<string, Dialect>> = {
-  '/v1/chat/completions': chatCompletions,
-  '/v1/responses': responses,
-  '/v1/messages': messages,
-};
-
-/** The dialect of a path, for errors too. */
-export const dialectOf = (path: string): Dialect =>
-  DIALECTS[path] ?? (path.startsWith('/v1/messages') ? messages : chatCompletions);
 
 /** How long a request waits while all servers get new weights, before it is told to come back. */
 const UPDATE_WAIT_MS = 20_000;
@@ -283,9 +272,3 @@ export class Session {
 
 const notServed = ({ method, path }: SessionRequest) =>
   new Refusal(404, 'not_found', `${method} ${path} is not served here`);
-
-/** The answer to a request that failed, in the words of its dialect. */
-export function refuse(error: unknown, dialect: Dialect): Response {
-  const { status, code, message, headers } = refusalOf(error);
-  return Response.json(dialect.error(status, code, message), { status, headers });
-}
