@@ -12,6 +12,7 @@ import { DIALECTS } from './dialects/by-path.ts';
 import type { Asked, Dialect, GivenPart, GivenReply, ReadContext } from './dialects/dialect.ts';
 import { Fields } from './dialects/fields.ts';
 import { messages } from './dialects/messages.ts';
+import { type Answer, jsonAnswer, responseOf } from './endpoint/answer.ts';
 import { eventStream } from './endpoint/event-stream.ts';
 import { refuse } from './endpoint/refusal.ts';
 import { readBody } from './read-body.ts';
@@ -22,15 +23,17 @@ import type { ServedModel } from './served-model.ts';
 export const MOST_REPLIES = 16;
 
 export function chatRoutes(app: Hono, served: ServedModel): void {
-  const route = (path: string, dialect: Dialect, answer: (request: Request) => Promise<Response>) =>
-    app.post(path, (context) => answer(context.req.raw).catch((error: unknown) => refuse(error, dialect)));
+  const route = (path: string, dialect: Dialect, answer: (request: Request) => Promise<Answer>) =>
+    app.post(path, async (context) =>
+      responseOf(await answer(context.req.raw).catch((error: unknown) => refuse(error, dialect))),
+    );
   for (const [path, dialect] of Object.entries(DIALECTS)) {
     route(path, dialect, (request) => reply(request, dialect, served));
   }
   route('/v1/messages/count_tokens', messages, async (request) => {
     const asked = await messages.read(new Fields(await readBody(request)), NOTHING_KEPT);
     const { ids } = formatOf(served).renderPrompt(asked.messages, asked.tools);
-    return Response.json({ input_tokens: ids.length });
+    return jsonAnswer({ input_tokens: ids.length });
   });
 }
 
@@ -58,7 +61,7 @@ function readExtras(body: Fields): Extras {
   };
 }
 
-async function reply(request: Request, dialect: Dialect, served: ServedModel): Promise<Response> {
+async function reply(request: Request, dialect: Dialect, served: ServedModel): Promise<Answer> {
   const body = new Fields(await readBody(request));
   const extras = readExtras(body);
   const asked = await dialect.read(body, NOTHING_KEPT);
@@ -87,17 +90,17 @@ async function reply(request: Request, dialect: Dialect, served: ServedModel): P
     return given.whole(result, prompt);
   };
   const numbers = Array.from({ length: asked.count }, (_, number) => number);
-  const response = asked.stream
+  const answer = asked.stream
     ? await eventStream(dialect, dialect.events(id, asked), request.signal, (signal, send) =>
         Promise.all(numbers.map((number) => ask(number, signal, (part) => send(number, part)))),
       )
-    : Response.json(
+    : jsonAnswer(
         dialect.write(id, await Promise.all(numbers.map((number) => ask(number, request.signal))), asked),
       );
   const ignored = ignoredIn(asked);
   // Of any name only what a header may hold.
-  if (ignored.length > 0) response.headers.set(IGNORED, ignored.join(', ').replaceAll(/[^\w, .-]/g, '?'));
-  return response;
+  const named = ignored.join(', ').replaceAll(/[^\w, .-]/g, '?');
+  return ignored.length === 0 ? answer : { ...answer, headers: { ...answer.headers, [IGNORED]: named } };
 }
 
 /** This server gives one reply as it is sampled: it does not ask again. */

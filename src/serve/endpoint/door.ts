@@ -5,10 +5,11 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { serve } from '@hono/node-server';
 import type { Door, Endpoint, EndpointOptions, EndpointSetup, OpenEndpoint } from '../../agent/endpoint.ts';
 import { dialectOf } from '../dialects/by-path.ts';
 import { readBody } from '../read-body.ts';
+import { type Answer, responseOf } from './answer.ts';
+import { type DoorRequest, listen } from './listen.ts';
 import { Refusal, refuse, trajectoryEnded } from './refusal.ts';
 import { Session, type SessionOptions } from './session.ts';
 
@@ -23,8 +24,6 @@ export interface DoorOptions extends SessionOptions {
   readonly secondsPerBody?: number;
 }
 
-/** Longer than clients keep a connection for their next request (90 s at most): the side that closes first must be theirs. */
-const KEEP_ALIVE_MS = 120_000;
 /** How each of the latest trajectories ended, for clients that come too late. */
 const REMEMBERED_ENDS = 4096;
 
@@ -48,13 +47,14 @@ class EndpointDoor implements Door {
   async open(setup: EndpointSetup): Promise<OpenEndpoint> {
     const origin = await this.#origin();
     const name = `${setup.id.replace(/[^\w-]+/g, '.')}.${++this.#count}`;
-    const session = new Session(name, setup, this.#options);
+    const apiKey = this.#keyOf(name);
+    const session = new Session(name, apiKey, setup, this.#options);
     this.#sessions.set(name, session);
     const url = `${origin}/t/${name}`;
     const shared = {
-      apiKey: this.#keyOf(name),
+      apiKey,
       fetch: async (input: string | URL | Request, init?: RequestInit) =>
-        this.#handle(new Request(input, init)),
+        responseOf(await this.#answer(requestOf(new Request(input, init)))),
       completed: session.completed,
     };
     return {
@@ -81,22 +81,22 @@ class EndpointDoor implements Door {
     });
   }
 
-  async #handle(request: Request): Promise<Response> {
+  async #answer(request: DoorRequest): Promise<Answer> {
+    const { path: whole } = request;
     let dialect = dialectOf('');
     try {
-      const { pathname } = new URL(request.url);
-      const [, name, named, path] = /^\/t\/([^/]+)(?:\/agents\/([^/]+))?(\/.*)$/.exec(pathname) ?? [];
-      if (name === undefined) throw new Refusal(404, 'not_found', `${pathname} is not served here`);
+      const [, name, named, path] = /^\/t\/([^/]+)(?:\/agents\/([^/]+))?(\/.*)$/.exec(whole) ?? [];
+      if (name === undefined) throw new Refusal(404, 'not_found', `${whole} is not served here`);
       dialect = dialectOf(path!);
-      this.#checkKey(name, request.headers);
       const session = this.#sessions.get(name);
+      this.#checkKey(name, session?.apiKey ?? this.#keyOf(name), request);
       if (!session) throw trajectoryEnded(this.#ends.get(name) ?? 'some time ago');
       return await session.handle({
         method: request.method,
         path: path!,
-        agent: agentOf(named, request.headers),
+        agent: agentOf(named, request),
         signal: request.signal,
-        body: () => readBody(request),
+        body: request.body,
       });
     } catch (error) {
       return refuse(error, dialect);
@@ -107,10 +107,10 @@ class EndpointDoor implements Door {
     return `rc-${createHmac('sha256', this.#secret).update(name).digest('base64url')}`;
   }
 
-  #checkKey(name: string, headers: Headers): void {
-    const bearer = /^Bearer (.*)$/i.exec(headers.get('authorization') ?? '')?.[1];
-    const given = Buffer.from(headers.get('x-api-key') ?? bearer ?? '');
-    const right = Buffer.from(this.#keyOf(name));
+  #checkKey(name: string, key: string, { header }: DoorRequest): void {
+    const bearer = /^Bearer (.*)$/i.exec(header('authorization') ?? '')?.[1];
+    const given = Buffer.from(header('x-api-key') ?? bearer ?? '');
+    const right = Buffer.from(key);
     if (given.length === right.length && timingSafeEqual(given, right)) return;
     throw new Refusal(
       401,
@@ -130,30 +130,24 @@ class EndpointDoor implements Door {
 
   #listen(): Promise<Server> {
     const { host = '127.0.0.1', port = 0, secondsPerBody = 300 } = this.#options;
-    return new Promise((resolve, reject) => {
-      const server = serve(
-        {
-          fetch: (request: Request) => this.#handle(request),
-          hostname: host,
-          port,
-          serverOptions: {
-            requestTimeout: 1000 * secondsPerBody,
-            headersTimeout: 1000 * secondsPerBody,
-            connectionsCheckingInterval: Math.min(30_000, 250 * secondsPerBody),
-            keepAliveTimeout: KEEP_ALIVE_MS,
-          },
-        },
-        () => resolve(server as Server),
-      );
-      server.once('error', reject);
-      server.unref();
-    });
+    return listen({ host, port, secondsPerBody, answer: (request) => this.#answer(request) });
   }
 }
 
-function agentOf(named: string | undefined, headers: Headers): string | undefined {
-  const agent = named === undefined ? headers.get('x-rollcall-agent') : decodeURIComponent(named);
-  if (agent === null) return undefined;
+/** A request of a client in this process. */
+function requestOf(request: Request): DoorRequest {
+  return {
+    method: request.method,
+    path: new URL(request.url).pathname,
+    header: (name) => request.headers.get(name) ?? undefined,
+    signal: request.signal,
+    body: () => readBody(request),
+  };
+}
+
+function agentOf(named: string | undefined, { header }: DoorRequest): string | undefined {
+  const agent = named === undefined ? header('x-rollcall-agent') : decodeURIComponent(named);
+  if (agent === undefined) return undefined;
   if (/^[\w.-]{1,64}$/.test(agent)) return agent;
   throw new Refusal(
     400,

@@ -1,5 +1,6 @@
 import type { Dialect, EventWriter, GivenPart, GivenReply } from '../dialects/dialect.ts';
 import { event } from '../dialects/dialect.ts';
+import type { Answer } from './answer.ts';
 import { refusalOf } from './refusal.ts';
 
 type Work = (
@@ -18,7 +19,7 @@ export async function eventStream(
   writer: EventWriter,
   gone: AbortSignal,
   work: Work,
-): Promise<Response> {
+): Promise<Answer> {
   const hungUp = new AbortController();
   const signal = AbortSignal.any([gone, hungUp.signal]);
   const encoder = new TextEncoder();
@@ -62,5 +63,5 @@ export async function eventStream(
       if (isOpen) controller!.close();
       isOpen = false;
     });
-  return new Response(body, { headers: HEADERS });
+  return { status: 200, headers: HEADERS, body };
 }

@@ -1,3 +1,5 @@
+import { type Answer, jsonAnswer } from './answer.ts';
+
 /** OpenAI's and Anthropic's fields in one object. */
 const POLICY = {
   id: 'policy',
@@ -10,10 +12,10 @@ const POLICY = {
 };
 
 /** The list of models, or the one that is asked for: every name is the policy. */
-export function models(path: string): Response {
+export function models(path: string): Answer {
   const id = decodeURIComponent(path.slice('/v1/models/'.length));
-  if (id !== '') return Response.json({ ...POLICY, id });
-  return Response.json({
+  if (id !== '') return jsonAnswer({ ...POLICY, id });
+  return jsonAnswer({
     object: 'list',
     data: [POLICY],
     has_more: false,

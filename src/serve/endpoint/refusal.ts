@@ -1,6 +1,7 @@
 import { ConfigError, DatasetError } from '../../errors.ts';
 import { messageOf } from '../../lib/error-message.ts';
 import type { Dialect } from '../dialects/dialect.ts';
+import { type Answer, jsonAnswer } from './answer.ts';
 
 /** A request that gets no reply: its status, a word for programs, and a sentence for people. */
 export class Refusal extends Error {
@@ -31,7 +32,7 @@ export function refusalOf(error: unknown): Refusal {
 }
 
 /** The answer to a request that failed, in the words of its dialect. */
-export function refuse(error: unknown, dialect: Pick<Dialect, 'error'>): Response {
+export function refuse(error: unknown, dialect: Pick<Dialect, 'error'>): Answer {
   const { status, code, message, headers } = refusalOf(error);
-  return Response.json(dialect.error(status, code, message), { status, headers });
+  return jsonAnswer(dialect.error(status, code, message), status, headers);
 }

@@ -10,6 +10,7 @@ import { DIALECTS } from '../dialects/by-path.ts';
 import type { Asked, Dialect, GivenReply, ReadContext } from '../dialects/dialect.ts';
 import { Fields } from '../dialects/fields.ts';
 import { messages } from '../dialects/messages.ts';
+import { type Answer, jsonAnswer } from './answer.ts';
 import { eventStream } from './event-stream.ts';
 import { models } from './models.ts';
 import { Refusal, trajectoryEnded } from './refusal.ts';
@@ -40,6 +41,7 @@ const MOST_REPLIES = 16;
 
 export class Session {
   readonly completed: Promise<Completion>;
+  readonly apiKey: string;
   readonly #setup: EndpointSetup;
   readonly #options: SessionOptions;
   readonly #name: string;
@@ -51,8 +53,9 @@ export class Session {
   #complete: (completion: Completion) => void = () => {};
   #responses = 0;
 
-  constructor(name: string, setup: EndpointSetup, options: SessionOptions) {
+  constructor(name: string, apiKey: string, setup: EndpointSetup, options: SessionOptions) {
     this.#name = name;
+    this.apiKey = apiKey;
     this.#setup = setup;
     this.#options = options;
     this.completed = new Promise((resolve) => {
@@ -64,7 +67,7 @@ export class Session {
     return { ...this.#use, ignoredFields: { ...this.#use.ignoredFields } };
   }
 
-  async handle(request: SessionRequest): Promise<Response> {
+  async handle(request: SessionRequest): Promise<Answer> {
     try {
       this.#throwIfEnded();
       return await this.#answer(request);
@@ -79,7 +82,7 @@ export class Session {
     if (how !== undefined) throw trajectoryEnded(how);
   }
 
-  #answer(request: SessionRequest): Promise<Response> | Response {
+  #answer(request: SessionRequest): Promise<Answer> | Answer {
     const { method, path } = request;
     const dialect = DIALECTS[path];
     if (method === 'POST' && dialect) return this.#reply(request, dialect);
@@ -89,7 +92,7 @@ export class Session {
     throw notServed(request);
   }
 
-  async #reply(request: SessionRequest, dialect: Dialect): Promise<Response> {
+  async #reply(request: SessionRequest, dialect: Dialect): Promise<Answer> {
     await this.#untilUpdated(request.signal);
     this.#use.requests++;
     const asked = await dialect.read(new Fields(await request.body()), this.#reading);
@@ -121,7 +124,7 @@ export class Session {
       );
     }
     const replies = await Promise.all(numbers.map((number) => ask(number, request.signal)));
-    return Response.json(dialect.write(id, replies, asked));
+    return jsonAnswer(dialect.write(id, replies, asked));
   }
 
   /** Waits for new weights for a while: clients try only a few times. */
@@ -234,14 +237,14 @@ export class Session {
     };
   }
 
-  async #count(request: SessionRequest): Promise<Response> {
+  async #count(request: SessionRequest): Promise<Answer> {
     const asked = await messages.read(new Fields(await request.body()), this.#reading);
     const tokens = this.#setup.countTokens({ messages: asked.messages, toolSchemas: asked.tools });
-    return Response.json({ input_tokens: tokens });
+    return jsonAnswer({ input_tokens: tokens });
   }
 
   /** Rewards and the end, told from outside. */
-  async #report(request: SessionRequest): Promise<Response> {
+  async #report(request: SessionRequest): Promise<Answer> {
     const pattern = /^\/(?:(reward|complete)|replies\/([^/]+)\/(reward|exclude))$/;
     const [, what, id, act] = pattern.exec(request.path) ?? [];
     if (what === undefined && id === undefined) throw notServed(request);
@@ -251,7 +254,7 @@ export class Session {
     else if (what === 'reward') this.#setup.reward(value(), request.agent);
     else if (act === 'exclude') this.#setup.excludeReply(this.#replyNamed(id!));
     else this.#setup.rewardReply(this.#replyNamed(id!), value());
-    return Response.json({ ok: true });
+    return jsonAnswer({ ok: true });
   }
 
   #replyNamed(id: string): ReplyHandle {
