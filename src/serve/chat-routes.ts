@@ -4,8 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Hono } from 'hono';
-import type { ChatFormat, Reply } from '../chat/format.ts';
-import { type ReplyPart, ReplyParts } from '../chat/reply-parts.ts';
+import type { ChatFormat, Reply, ReplyDelta } from '../chat/format.ts';
 import type { GenerateResult, SamplingParams } from '../inference/server.ts';
 import { BadRequest } from './bad-request.ts';
 import { DIALECTS } from './dialects/by-path.ts';
@@ -74,19 +73,19 @@ async function reply(request: Request, dialect: Dialect, served: ServedModel): P
   const ask = async (number: number, signal: AbortSignal, onPart?: (part: GivenPart) => void) => {
     const mark = randomUUID().replaceAll('-', '');
     const given = new Given(served, format, { asked, showsIds: extras.showsIds, mark });
-    const parts =
-      onPart && new ReplyParts(format.streamReply(asked.tools), (part) => onPart(given.part(part)));
-    const onTokens = parts && { onTokens: (...told: [Int32Array, Float32Array]) => parts.push(1, ...told) };
+    const stream = format.streamReply(asked.tools);
+    const onTokens = (ids: Int32Array, logprobs: Float32Array) =>
+      onPart?.(given.part(stream.push(ids), { ids, logprobs }));
     const seed = (sampling.seed + number) % 2 ** 32;
     const result = await served.generate(
       {
         ...{ trajectory: '', prompt, sampling: { ...sampling, seed } },
         ...(adapter === undefined ? {} : { adapter }),
-        ...onTokens,
+        ...(onPart ? { onTokens } : {}),
       },
       signal,
     );
-    parts?.end({ turn: 1, ...result });
+    onPart?.(given.part(stream.end(), NO_TOKENS));
     return given.whole(result, prompt);
   };
   const numbers = Array.from({ length: asked.count }, (_, number) => number);
@@ -152,6 +151,10 @@ interface GivenSetting {
   readonly mark: string;
 }
 
+type Tokens = Pick<GenerateResult, 'ids' | 'logprobs'>;
+
+const NO_TOKENS: Tokens = { ids: new Int32Array(), logprobs: new Float32Array() };
+
 /** A reply of the model as a client gets it. */
 class Given {
   readonly #served: ServedModel;
@@ -164,9 +167,9 @@ class Given {
     this.#setting = setting;
   }
 
-  part({ content, reasoning, toolCalls, ...tokens }: ReplyPart): GivenPart {
-    const calls = toolCalls.map((call) => ({ ...call, id: this.#idOf(call.id) }));
-    return { content, reasoning, toolCalls: calls, ...this.#tokens(tokens) };
+  part({ content, reasoning, callParts }: ReplyDelta, tokens: Tokens): GivenPart {
+    const toolCalls = callParts.map((call) => ({ ...call, id: this.#idOf(call.id) }));
+    return { content, reasoning, toolCalls, ...this.#tokens(tokens) };
   }
 
   whole(result: GenerateResult, prompt: Int32Array): GivenReply {
@@ -196,7 +199,7 @@ class Given {
     return `${id}_${this.#setting.mark}`;
   }
 
-  #tokens({ ids, logprobs }: Pick<GenerateResult, 'ids' | 'logprobs'>): Pick<GivenPart, 'tokens' | 'ids'> {
+  #tokens({ ids, logprobs }: Tokens): Pick<GivenPart, 'tokens' | 'ids'> {
     const { asked, showsIds } = this.#setting;
     const textOf = (id: number) => this.#served.tokenizer.decode(Int32Array.of(id));
     return {
