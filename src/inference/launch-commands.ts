@@ -1,6 +1,3 @@
-/** What is started, by an engine's recipe: one command line a server. */
-import { existsSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../errors.ts';
 import type { Engine, LaunchCommand, LaunchOptions } from './engine.ts';
 
