@@ -5,6 +5,7 @@
 
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { ConfigError } from '../errors.ts';
+import { BoundedRegExp } from '../lib/bounded-regexp.ts';
 import { messageOf } from '../lib/error-message.ts';
 import type { JsonSchema } from '../types.ts';
 
@@ -71,7 +72,17 @@ function fromStandardSchema(schema: StandardSchema, owner: string): CompiledSche
   };
 }
 
-const OPTIONS = { allErrors: true, strict: false, useDefaults: true, validateFormats: false };
+/** Patterns of a schema are matched under a time limit. `code` is for schemas that are written out as programs: none are. */
+const regExp = Object.assign((source: string, flags: string) => new BoundedRegExp(source, flags), {
+  code: 'new RegExp',
+});
+const OPTIONS = {
+  allErrors: true,
+  strict: false,
+  useDefaults: true,
+  validateFormats: false,
+  code: { regExp },
+};
 const checking = new Ajv2020(OPTIONS);
 const coercing = new Ajv2020({ ...OPTIONS, coerceTypes: true });
 
@@ -87,7 +98,11 @@ function fromJsonSchema(schema: JsonSchema, owner: string, ajv: Ajv2020): Compil
     json: forPrompt(schema),
     check: async (value) => {
       const input = structuredClone(value); // defaults are filled in place
-      return validate(input) ? { input } : { wrong: (validate.errors ?? []).map(inWords) };
+      try {
+        return validate(input) ? { input } : { wrong: (validate.errors ?? []).map(inWords) };
+      } catch (error) {
+        return { wrong: [messageOf(error)] };
+      }
     },
   };
 }

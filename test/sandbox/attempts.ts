@@ -6,7 +6,7 @@ export interface Attempt {
    * more than its share. `flood`: prints more than it may.
    */
   readonly kind: 'reach' | 'endless' | 'greedy' | 'flood';
-  /** FILE, FOLDER, OUT, PORT, SOCKET, PID, HOST stand for what the host has. */
+  /** FILE, FOLDER, OUT, PORT, SOCKET, PID, HOST stand for what the host has; RUN is another in every run. */
   readonly code: string;
   /** It goes for what lies beyond the process, and is tried also from outside the interpreter. */
   readonly outside?: boolean;
@@ -142,7 +142,7 @@ export const PYTHON: readonly Attempt[] = [
   reach('writes a file', `open('OUT', 'w').write('x')`),
   reach(
     'reads a file by a link',
-    `import os\nos.symlink('FILE', '/tmp/link-PID')\nprint('REACHED' if open('/tmp/link-PID').read() == 'secret' else '')`,
+    `import os\nos.symlink('FILE', '/tmp/link-RUN')\nprint('REACHED' if open('/tmp/link-RUN').read() == 'secret' else '')`,
   ),
   reach(
     'reads a file by the C library',
@@ -223,7 +223,7 @@ export const PYTHON: readonly Attempt[] = [
   ),
   greedy(
     'fills the disk',
-    `with open('/tmp/big-PID', 'wb') as f:\n  for i in range(64): f.write(bytes(1048576))\nprint('TAKEN')\nimport os\nos.remove('/tmp/big-PID')`,
+    `with open('/tmp/big-RUN', 'wb') as f:\n  for i in range(64): f.write(bytes(1048576))\nprint('TAKEN')\nimport os\nos.remove('/tmp/big-RUN')`,
   ),
   greedy('opens files', `files = [open('/dev/null') for i in range(300)]\nprint('TAKEN')`),
   flood('prints without end', `for i in range(5000): print('x' * 1000)`),

@@ -64,7 +64,7 @@ export const PYODIDE: readonly Attempt[] = [
   ),
   byConstructor(
     'finds JavaScript among all objects',
-    `import gc\nfound = [d['jsproxies'] for d in gc.get_objects() if isinstance(d, dict) and isinstance(d.get('jsproxies'), dict)]\nproxy = found[0]['pyodide_js'].loadPackage`,
+    `import gc\nfound = [one for one in gc.get_objects() if type(one).__name__ == 'JsFinder']\nproxy = found[0].jsproxies['pyodide_js'].loadPackage`,
   ),
   byConstructor(
     'finds JavaScript by walking what objects refer to',
@@ -87,8 +87,8 @@ export const PYODIDE: readonly Attempt[] = [
     `import js\npromise = js.eval("(async () => { const answer = await fetch('http://127.0.0.1:PORT'); process.stdout.write(await answer.text() === 'hello' ? 'REACHED' : '') })()")`,
   ),
   reach(
-    'opens a socket by a WebSocket',
-    `import js\nsocket = js.eval("new (require('net').Socket)()") if hasattr(js, 'require') else js.eval("import('node:net').then((net) => net.connect(PORT, '127.0.0.1', () => { process.stdout.write('REACHED'); process.exit() }))")`,
+    'opens a socket by js',
+    `import js\nsocket = js.eval("import('node:net').then((net) => net.connect(PORT, '127.0.0.1', () => { process.stdout.write('REACHED'); process.exit() }))")`,
   ),
   reach(
     'installs a package from the network',

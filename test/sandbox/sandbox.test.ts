@@ -54,7 +54,8 @@ function prepared({ code }: Attempt) {
     .replaceAll('PORT', String(port))
     .replaceAll('SOCKET', join(folder, 'socket'))
     .replaceAll('PID', String(process.pid))
-    .replaceAll('HOST', hostname());
+    .replaceAll('HOST', hostname())
+    .replaceAll('RUN', `${process.pid}-${runs}`);
   return { out, code: written };
 }
 
@@ -383,7 +384,8 @@ describe("Python within the interpreter's boundary, which is the default without
     [process.execPath, join(import.meta.dirname, 'plain-pyodide.mjs')],
     () => sandbox,
   );
-  test.runIf(!ALL).each(PYODIDE.slice(0, 4))('is contained: $name', { timeout: 60_000 }, async (attempt) => {
+  if (ALL) return;
+  test.each(PYODIDE.slice(0, 4))('is contained: $name', { timeout: 60_000 }, async (attempt) => {
     const { code } = prepared(attempt);
     const { status, stdout } = await sandbox.run(code);
     expect({ status, stdout }).toEqual({ status: 'error', stdout: '' });
@@ -420,15 +422,15 @@ test.runIf(ALL)('a call costs at most 20 ms once the pool is warm', { timeout: 1
   ] as const) {
     const sandbox = await openSandbox(language, { ...LIMITS, boundary: 'interpreter' });
     const costs: number[] = [];
-    for (let i = 0; i < 20; i++) {
-      await pause(400); // the next world is made meanwhile
+    for (let i = 0; i < 11; i++) {
+      await pause(2000); // the next world is made meanwhile
       const began = performance.now();
       expect(await sandbox.run(program)).toMatchObject({ stdout: '42\n' });
       costs.push(performance.now() - began);
     }
     await sandbox.close();
-    const median = costs.toSorted((a, b) => a - b)[10]!;
-    console.log(`${language}: a warm call costs ${median.toFixed(1)} ms (median of 20)`);
+    const median = costs.toSorted((a, b) => a - b)[5]!;
+    console.log(`${language}: a warm call costs ${median.toFixed(1)} ms (median of 11)`);
     expect(median).toBeLessThanOrEqual(20);
   }
 });

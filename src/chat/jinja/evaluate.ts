@@ -6,6 +6,7 @@ import { JinjaError } from './lexer.ts';
 import { binary, slice } from './operators.ts';
 import {
   Callable,
+  checkText,
   compare,
   contains,
   Float,
@@ -28,6 +29,8 @@ import { refuseArguments, TESTS } from './value-tests.ts';
 
 /** Deeper calls of macros and loops than any template has. */
 const DEEPEST = 200;
+/** More than a dialogue of ten thousand messages takes; a template that loops without end is stopped within a second. */
+const MOST_STEPS = 2_000_000;
 
 /** Renders a template; `globals` are its variables. */
 export function evaluate(body: Body, globals: ReadonlyMap<string, Value>): string {
@@ -66,7 +69,12 @@ class LoopControl {
 
 class Evaluator implements Environment {
   #depth = 0;
+  #steps = 0;
   #out: string[] = [];
+
+  #step(): void {
+    if (++this.#steps > MOST_STEPS) throw new JinjaError(`the template takes more than ${MOST_STEPS} steps`);
+  }
 
   run(body: Body, scope: Scope): string {
     if (++this.#depth > DEEPEST) throw new JinjaError('maximum recursion depth exceeded');
@@ -82,6 +90,7 @@ class Evaluator implements Environment {
   }
 
   #execute(statement: Statement, scope: Scope): void {
+    this.#step();
     switch (statement.kind) {
       case 'text':
         this.#out.push(statement.text);
@@ -145,8 +154,10 @@ class Evaluator implements Environment {
     const outer = this.#out;
     const parts: string[] = [];
     let changed: readonly Value[] | undefined;
+    let length = 0;
     try {
       for (const [at, item] of items.entries()) {
+        this.#step();
         const inner = new Scope(scope);
         const around = {
           index: at + 1,
@@ -187,6 +198,8 @@ class Evaluator implements Environment {
           }
         }
         parts.push(this.#out.join(''));
+        length += parts.at(-1)!.length;
+        checkText(length);
       }
     } finally {
       this.#out = outer;
@@ -231,6 +244,7 @@ class Evaluator implements Environment {
   }
 
   #value(expression: Expression, scope: Scope): Value {
+    this.#step();
     switch (expression.kind) {
       case 'constant':
         return expression.isFloat ? new Float(expression.value as number) : expression.value;

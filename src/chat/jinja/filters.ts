@@ -4,6 +4,7 @@ import { JinjaError } from './lexer.ts';
 import { replaceText, strip } from './methods.ts';
 import { binary, escapeHtml } from './operators.ts';
 import {
+  checkList,
   compare,
   type Dict,
   dumpJson,
@@ -17,6 +18,7 @@ import {
   Markup,
   numberOf,
   refuseUndefined,
+  repeated,
   str,
   Tuple,
   textOf,
@@ -114,7 +116,7 @@ const indent: Filter = (value, given) => {
   if (textOf(value) === undefined)
     throw new JinjaError(`unsupported operand type(s) for +=: '${typeName(value)}' and 'str'`);
   const width = given.get(0, 'width') ?? 4;
-  const pad = textOf(width) ?? ' '.repeat(numberOf(width) ?? 4);
+  const pad = textOf(width) ?? repeated(' ', numberOf(width) ?? 4);
   const [first = '', ...rest] = `${str(value)}\n`.split('\n').slice(0, -1);
   const blank = given.isTrue(2, 'blank');
   const lines = rest.map((line) => (line === '' && !blank ? line : pad + line));
@@ -126,7 +128,9 @@ const toJson: Filter = (value, given) => {
   const separators = given.get(2, 'separators');
   const [item, key] = separators && separators !== null ? itemsOf(separators).map(str) : [];
   const spaces =
-    width === undefined || width === null ? undefined : (textOf(width) ?? ' '.repeat(numberOf(width) ?? 0));
+    width === undefined || width === null
+      ? undefined
+      : (textOf(width) ?? repeated(' ', numberOf(width) ?? 0));
   return dumpJson(value, {
     indent: spaces,
     item: item ?? (spaces === undefined ? ', ' : ','),
@@ -256,7 +260,7 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
     if (size <= 0) return text;
     const width = given.number(0, 'width', 80);
     const left = (size >> 1) + (size & width & 1);
-    return ' '.repeat(left) + text + ' '.repeat(size - left);
+    return repeated(' ', left) + text + repeated(' ', size - left);
   },
   count: length,
   d: defaulted,
@@ -317,6 +321,7 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
     const [each, more] = [Math.floor(items.length / count), items.length % count];
     const fill = given.get(1, 'fill_with');
     let at = 0;
+    checkList(count);
     const rows = Array.from({ length: count }, (_, row) => {
       const part = items.slice(at, at + each + (row < more ? 1 : 0));
       at += part.length;

@@ -1,5 +1,17 @@
 import { JinjaError } from './lexer.ts';
-import { entryOf, Float, numberOf, repr, str, Tuple, typeName, Undefined, type Value } from './python.ts';
+import {
+  checkText,
+  entryOf,
+  Float,
+  numberOf,
+  repeated,
+  repr,
+  str,
+  Tuple,
+  typeName,
+  Undefined,
+  type Value,
+} from './python.ts';
 
 const PERCENT = /%(?:\((\w+)\))?([-+ 0#]*)(\*|\d+)?(?:\.(\d+))?([a-zA-Z%])/g;
 
@@ -22,6 +34,7 @@ export function formatPercent(text: string, given: Value): string {
       }
       const body = percentBody(kind, value, precision === undefined ? undefined : Number(precision), flags);
       const size = width === undefined ? 0 : Number(width);
+      checkText(size);
       if (flags.includes('-')) return body.padEnd(size);
       if (!flags.includes('0') || kind === 's') return body.padStart(size);
       const sign = /^[-+]/.exec(body)?.[0] ?? '';
@@ -109,10 +122,10 @@ function formatSpec(value: Value, spec: string): string {
   if (size <= 0) return text;
   const pad = fill ?? (zero && number !== undefined ? '0' : ' ');
   const side = align ?? (number === undefined ? '<' : zero ? '=' : '>');
-  if (side === '<') return text + pad.repeat(size);
-  if (side === '^') return pad.repeat(size >> 1) + text + pad.repeat(size - (size >> 1));
+  if (side === '<') return text + repeated(pad, size);
+  if (side === '^') return repeated(pad, size >> 1) + text + repeated(pad, size - (size >> 1));
   const lead = side === '=' ? (/^[-+ ]/.exec(text)?.[0] ?? '') : '';
-  return lead + pad.repeat(size) + text.slice(lead.length);
+  return lead + repeated(pad, size) + text.slice(lead.length);
 }
 
 interface NumberSpec {

@@ -9,6 +9,7 @@ import {
   itemsOf,
   numberOf,
   refuseUndefined,
+  repeated,
   str,
   Tuple,
   textOf,
@@ -133,10 +134,10 @@ const padded =
     const pad = fill === undefined ? ' ' : textArgument(fill, name);
     const size = countArgument(width, 0) - [...text].length;
     if (size <= 0) return text;
-    if (name === 'ljust') return text + pad.repeat(size);
-    if (name === 'rjust') return pad.repeat(size) + text;
+    if (name === 'ljust') return text + repeated(pad, size);
+    if (name === 'rjust') return repeated(pad, size) + text;
     const left = (size >> 1) + (size & [...text].length & 1 ? 1 : 0);
-    return pad.repeat(left) + text + pad.repeat(size - left);
+    return repeated(pad, left) + text + repeated(pad, size - left);
   };
 
 const found =
@@ -214,7 +215,7 @@ const TEXT: Readonly<Record<string, Method<string>>> = {
   zfill: (text, [width]) => {
     const sign = /^[-+]/.exec(text)?.[0] ?? '';
     const missing = Math.max(0, countArgument(width, 0) - [...text].length);
-    return sign + '0'.repeat(missing) + text.slice(sign.length);
+    return sign + repeated('0', missing) + text.slice(sign.length);
   },
   ljust: padded('ljust'),
   rjust: padded('rjust'),

@@ -1,11 +1,14 @@
 import { formatPercent } from './formatting.ts';
 import { JinjaError } from './lexer.ts';
 import {
+  checkList,
+  checkText,
   Float,
   itemsOf,
   Markup,
   numberOf,
   refuseUndefined,
+  repeated,
   str,
   Tuple,
   textOf,
@@ -15,7 +18,7 @@ import {
 
 /** `left operator right`, with Python's ints, floats and errors. */
 export function binary(operator: string, left: Value, right: Value): Value {
-  if (operator === '~') return str(left) + str(right);
+  if (operator === '~') return joined(str(left), str(right));
   const text = textOf(left);
   if (operator === '%' && text !== undefined) return formatPercent(text, right);
   refuseUndefined(left);
@@ -26,8 +29,8 @@ export function binary(operator: string, left: Value, right: Value): Value {
     return arithmetic(operator, a, b, isFloat);
   }
   if (operator === '+') {
-    const joined = add(left, right);
-    if (joined !== undefined) return joined;
+    const sum = add(left, right);
+    if (sum !== undefined) return sum;
   }
   if (operator === '*') {
     const repeated = repeat(left, right) ?? repeat(right, left);
@@ -55,14 +58,20 @@ function arithmetic(operator: string, a: number, b: number, isFloat: boolean): V
   return made(operator === '//' ? Math.floor(a / b) : a - b * Math.floor(a / b));
 }
 
+function joined(one: string, other: string): string {
+  checkText(one.length + other.length);
+  return one + other;
+}
+
 function add(left: Value, right: Value): Value | undefined {
   const [s, t] = [textOf(left), textOf(right)];
   if (s !== undefined && t !== undefined) {
-    if (!(left instanceof Markup) && !(right instanceof Markup)) return s + t;
+    if (!(left instanceof Markup) && !(right instanceof Markup)) return joined(s, t);
     return new Markup(
       (left instanceof Markup ? s : escapeHtml(s)) + (right instanceof Markup ? t : escapeHtml(t)),
     );
   }
+  if (Array.isArray(left) && Array.isArray(right)) checkList(left.length + right.length);
   if (Array.isArray(left) && Array.isArray(right)) return [...left, ...right];
   if (left instanceof Tuple && right instanceof Tuple) return new Tuple([...left.items, ...right.items]);
   return undefined;
@@ -72,8 +81,11 @@ function repeat(value: Value, times: Value): Value | undefined {
   if (typeof times !== 'number' && typeof times !== 'boolean') return undefined;
   const count = Math.max(0, Number(times));
   const text = textOf(value);
-  if (text !== undefined) return text.repeat(count);
-  const again = () => Array.from({ length: count }, () => itemsOf(value)).flat();
+  if (text !== undefined) return repeated(text, count);
+  const again = () => {
+    checkList(count * Math.max(1, itemsOf(value).length));
+    return Array.from({ length: count }, () => itemsOf(value)).flat();
+  };
   if (Array.isArray(value)) return again();
   return value instanceof Tuple ? new Tuple(again()) : undefined;
 }

@@ -411,3 +411,23 @@ function jsonString(text: string, isAscii: boolean): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: everything that is not ASCII
   return `"${isAscii ? escaped.replace(/[^\x00-\x7f]/g, hex) : escaped}"`;
 }
+
+/** Longer than any prompt. A template is a file from elsewhere: it may not fill the memory. */
+const LONGEST_TEXT = 2 ** 26;
+const LONGEST_LIST = 2 ** 22;
+
+/** Refuses a text that would have so many characters. */
+export function checkText(length: number): void {
+  if (length > LONGEST_TEXT)
+    throw new JinjaError(`a text would have ${length} characters; ${LONGEST_TEXT} is the most`);
+}
+
+export function checkList(length: number): void {
+  if (length > LONGEST_LIST)
+    throw new JinjaError(`a list would have ${length} items; ${LONGEST_LIST} is the most`);
+}
+
+export function repeated(text: string, count: number): string {
+  checkText(text.length * count);
+  return text.repeat(Math.max(0, count));
+}

@@ -171,6 +171,9 @@ export function prepareWorld(
     clearTimeout: () => {},
   });
 
+  // A trace would name the host's files.
+  Object.defineProperty(Error, 'prepareStackTrace', { value: undefined });
+
   /** The disk lies in this realm, outside the memory that is bounded, and has its own bound. */
   function boundDisk({ FS }: Pyodide, diskBytes: number): void {
     const { file, dir } = FS.filesystems.MEMFS.ops_table;
