@@ -7,6 +7,7 @@ import type { ResolvedOptions } from './options.ts';
 import type { RolloutOptions } from './rollout/options.ts';
 import type { Checkpoints } from './run/checkpoints.ts';
 import type { Notices } from './run/notices.ts';
+import { Preemption } from './run/preemption.ts';
 import type { Records } from './run/records.ts';
 import type { Room } from './run/room.ts';
 import type { Timings } from './run/timings.ts';
@@ -186,12 +187,12 @@ export class Run<T extends object> {
     this.#failure = error;
   }
 
-  /** Leaves a checkpoint of the last finished step, unless the run was aborted, and closes everything. */
+  /** Leaves a checkpoint of the last finished step, unless the run was aborted for good, and closes everything. */
   async close(): Promise<void> {
     const { options, source, records, checkpoints, activity } = this.#owners;
     await source.close();
     try {
-      if (!options.signal?.aborted) {
+      if (!options.signal?.aborted || options.signal.reason instanceof Preemption) {
         const saving = { stage: 'step', name: 'save_checkpoint' } as const;
         await activity.during(saving, () => checkpoints.finish());
       }

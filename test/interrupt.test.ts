@@ -11,10 +11,10 @@ beforeAll(async () => {
 });
 
 /** Starts a run far too long to finish; resolves once its first step is reported. */
-async function startRun() {
+async function startRun(environment: Readonly<Record<string, string>> = {}) {
   const run = join(await mkdtemp(join(tmpdir(), 'rollcall-interrupt-')), 'run');
   const child = spawn(process.execPath, ['bin/rollcall.js', 'train', 'test/runs/letters.ts'], {
-    env: { ...process.env, MODEL: model, RUN: run, STEPS: '5000' },
+    env: { ...process.env, MODEL: model, RUN: run, STEPS: '5000', ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let said = '';
@@ -53,6 +53,17 @@ test('Ctrl-C twice stops at once, and says how to go on', async () => {
   child.kill('SIGINT');
   expect([0, 130]).toContain(await exit); // 0 if the step had just ended
   expect(said()).toContain('Continue with --resume');
+}, 60_000);
+
+test('SIGTERM leaves a checkpoint of the last finished step within its grace period, also while attempts hang', async () => {
+  const { run, child, said } = await startRun({ HANG_AFTER: '16' });
+  const exit = exitOf(child);
+  const began = performance.now();
+  child.kill('SIGTERM');
+  expect(await exit).toBe(143);
+  expect((performance.now() - began) / 1000).toBeLessThan(25);
+  expect(said()).toContain('saving, then stopping, within 25 s');
+  expect(await readFile(join(run, 'checkpoints', 'latest'), 'utf8')).toBe('global_step_1\n');
 }, 60_000);
 
 test('without a terminal a run outlives its session, and prints no cursor codes', async () => {

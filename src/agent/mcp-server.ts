@@ -30,8 +30,11 @@ export interface ServedTools {
 }
 
 /** Over this process's stdin and stdout. */
-export async function serveToolsOnStdio(tools: readonly Tool[]): Promise<ServedTools> {
-  const session = openSession(tools);
+export async function serveToolsOnStdio(
+  tools: readonly Tool[],
+  { clock = realClock() }: Pick<McpHttpOptions, 'clock'> = {},
+): Promise<ServedTools> {
+  const session = openSession(tools, clock);
   await session.server.connect(new StdioServerTransport());
   return { close: session.close };
 }
@@ -54,7 +57,7 @@ export async function serveToolsOnHttp(
       response.writeHead(404, { 'content-type': 'application/json' }).end(SESSION_NOT_FOUND);
       return;
     }
-    const session = openSession(tools);
+    const session = openSession(tools, clock);
     const transport = new NodeStreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
       onsessioninitialized: (id) => {
@@ -115,9 +118,8 @@ interface ToolSession {
 }
 
 /** A session stands in for a trajectory: tools open at their first call in it and are closed with it. */
-function openSession(tools: readonly Tool[]): ToolSession {
+function openSession(tools: readonly Tool[], clock: Clock): ToolSession {
   const controller = new AbortController();
-  const clock = realClock();
   let calls = 0;
   const trajectory: TrajectorySoFar = {
     id: randomUUID(),

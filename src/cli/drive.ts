@@ -1,13 +1,15 @@
 import { realClock } from '../lib/clock.ts';
 import { messageOf } from '../lib/error-message.ts';
-import type { Progress, TrainOptions } from '../options.ts';
+import { type Progress, resolvePlain, type TrainOptions } from '../options.ts';
+import { Preemption } from '../run/preemption.ts';
 import type { StepReport } from '../run.ts';
 import { train } from '../train.ts';
 import { createDisplay, type ProgressDisplay } from './progress.ts';
 import { describeStatus } from './status.ts';
 
-/** Exit code of a run that was stopped at once, as shells use it for SIGINT. */
+/** Exit codes of a run that was stopped at once, as shells use them for SIGINT and SIGTERM. */
 const STOPPED = 130;
+const TERMINATED = 143;
 
 export interface DriveOptions<T extends object> {
   readonly display?: ProgressDisplay;
@@ -16,8 +18,9 @@ export interface DriveOptions<T extends object> {
 
 /**
  * Runs `train` for a person at a terminal. Ctrl-C once: the step is finished, a checkpoint is left. Twice, or when the
- * options' own signal aborts: the run stops at once. Each can be resumed. Without a terminal a hang-up (closed session)
- * is ignored. SIGUSR1 prints what the run waits for.
+ * options' own signal aborts: the run stops at once. SIGTERM (preemption): a rollout in progress is given up, an update is
+ * finished if it can be within the grace period, and the last finished step gets its checkpoint. Each can be resumed. Without a
+ * terminal a hang-up (closed session) is ignored. SIGUSR1 prints what the run waits for.
  *
  * @returns whether the run went to its end.
  */
@@ -27,7 +30,9 @@ export async function driveTraining<T extends object>(
 ): Promise<boolean> {
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, ...(options.signal ? [options.signal] : [])]);
+  let phase: Progress['phase'] = 'rollout';
   const onProgress = (progress: Progress) => {
+    phase = progress.phase;
     display.progress(progress);
     options.onProgress?.(progress);
   };
@@ -42,6 +47,19 @@ export async function driveTraining<T extends object>(
       'Finishing this step, then stopping; press Ctrl-C again to stop at once. Resume with --resume.',
     );
   };
+  const clock = realClock();
+  const { graceSeconds } = resolvePlain({ checkpoints: options.checkpoints ?? {} }).checkpoints;
+  let cancelGrace = () => {};
+  let terminated = false;
+  const terminate = () => {
+    if (terminated) return;
+    terminated = true;
+    stopping = true;
+    display.say(`SIGTERM: saving, then stopping, within ${graceSeconds} s. Resume with --resume.`);
+    // Half of the time is for what is in progress, and half for the checkpoint.
+    if (phase === 'rollout') abort.abort(new Preemption());
+    else cancelGrace = clock.timer(graceSeconds * 500, () => abort.abort(new Preemption()));
+  };
   const ignore = () => {};
   const tellStatus = async () => {
     const lines = await describeStatus(options.runDir, Date.now()).catch((error) => [messageOf(error)]);
@@ -49,7 +67,7 @@ export async function driveTraining<T extends object>(
   };
   process.on('SIGUSR1', tellStatus);
   process.on('SIGINT', interrupt);
-  process.on('SIGTERM', interrupt);
+  process.on('SIGTERM', terminate);
   if (!process.stdout.isTTY) process.on('SIGHUP', ignore);
   let finished = false;
   try {
@@ -63,9 +81,11 @@ export async function driveTraining<T extends object>(
     if (!signal.aborted) throw error;
     process.exitCode = STOPPED;
   } finally {
+    if (terminated && !finished) process.exitCode = TERMINATED;
     display.done();
     process.off('SIGINT', interrupt);
-    process.off('SIGTERM', interrupt);
+    process.off('SIGTERM', terminate);
+    cancelGrace();
     process.off('SIGUSR1', tellStatus);
     process.off('SIGHUP', ignore);
   }

@@ -1,6 +1,7 @@
 import { basename, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError } from '../errors.ts';
+import { realClock } from '../lib/clock.ts';
 import type { Tracker } from '../watch/tracker.ts';
 import { TRACE_NAMES, TRACKER_NAMES, type TraceSetup, trackerNamed } from '../watch/trackers/by-name.ts';
 import { sendRun } from '../watch/trackers/send-run.ts';
@@ -48,7 +49,7 @@ export function registerExport(program: Command): void {
       const trackers = to.flatMap((target) => trackersOf(target, setup, traces === true));
       const decode = text ? await decoderOf(directory) : () => '';
       for (const tracker of trackers) {
-        const { lines, trajectories } = await sendRun(directory, tracker, { decode });
+        const { lines, trajectories } = await sendRun(directory, tracker, { decode, clock: realClock() });
         console.error(`${tracker.name}: ${tracker.trace ? `${trajectories} traces` : `${lines} steps`} sent`);
       }
     });

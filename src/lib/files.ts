@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { open, readFile, rename, rm } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { DatasetError } from '../errors.ts';
 
 /**
@@ -52,12 +52,24 @@ export async function appendDurably(path: string, data: string): Promise<void> {
     try {
       await file.writeFile(data);
       await file.datasync();
+      if (size === 0) await syncFolder(dirname(path)); // it may be new
     } catch (error) {
       await file.truncate(size).catch(() => {}); // a reader skips the torn line
       throw error;
     }
   } finally {
     await file.close();
+  }
+}
+
+/** Makes a folder and those above it; their names are on the disk when this resolves. */
+export async function makeFolder(folder: string): Promise<void> {
+  const first = await mkdir(folder, { recursive: true });
+  if (first === undefined) return;
+  const highest = dirname(resolve(first));
+  for (let at = dirname(resolve(folder)); at.length >= highest.length; at = dirname(at)) {
+    await syncFolder(at);
+    if (at === highest) break;
   }
 }
 

@@ -192,6 +192,11 @@ export const PLAIN = {
       'Steps between checkpoints; the last step always leaves one. 0 leaves only that.',
     ),
     keep: setting(wholeFrom(1), 2, 'Keep two: the latest, and one to fall back to.'),
+    graceSeconds: setting(
+      above(0),
+      25,
+      'After SIGTERM (preemption) the run saves and ends within this time; Kubernetes and Slurm kill after 30 s.',
+    ),
   },
   disk: {
     gigabytes: setting(

@@ -8,6 +8,7 @@ import { ConfigError } from '../errors.ts';
 import { type Gateway, gateway } from '../gateway/gateway.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { checkLogprobs } from '../inference/check-server.ts';
+import type { Clock } from '../lib/clock.ts';
 import { hashSeed } from '../lib/random.ts';
 import { keepNamedSecrets } from '../lib/secrets.ts';
 import { isOffPolicy } from '../modes/mode.ts';
@@ -56,7 +57,10 @@ export interface Parts<T> {
 }
 
 /** Opens a run's directory, models and servers, and checks that they can do what the algorithm asks. */
-export async function openParts<T extends object>(options: ResolvedOptions<T>): Promise<Parts<T>> {
+export async function openParts<T extends object>(
+  options: ResolvedOptions<T>,
+  clock: Clock,
+): Promise<Parts<T>> {
   const { signal } = options;
   keepNamedSecrets(process.env);
   const { algorithm, notice: changed } = algorithmFor(options.algorithm ?? USUAL(), options);
@@ -124,6 +128,7 @@ export async function openParts<T extends object>(options: ResolvedOptions<T>): 
     const instead = freezes ? 'keep' : 'abort';
     const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? instead : undefined;
     const server = gateway(servers, {
+      clock,
       ...from.gateway,
       ...(whileUpdating ? { whileUpdating } : {}),
       signal,

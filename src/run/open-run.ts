@@ -21,9 +21,10 @@ import { Weights } from './weights.ts';
 
 /** Opens a run: its models and servers, and an owner for each of its jobs. A resumed run continues where it stopped. */
 export async function openRun<T extends object>(options: ResolvedOptions<T>): Promise<Run<T>> {
-  const parts = await openParts(options);
+  const clock = realClock();
+  const parts = await openParts(options, clock);
   try {
-    return await assemble(options, parts, realClock());
+    return await assemble(options, parts, clock);
   } catch (error) {
     await parts.close(error);
     throw error;

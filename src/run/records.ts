@@ -57,14 +57,18 @@ export class Records {
     const { runDir, described, trackers, format, server, clock, activity, steps, resumedAt } = options;
     this.#runDir = runDir;
     this.#described = described;
-    this.#tracking = startTracking(trackers, {
-      directory: runDir,
-      options: described,
-      resumedAt,
-      clockBegan: Date.now() - clock.now(),
-      decode: (ids) => format.decode(ids),
-      memory: trackerMemory(runDir),
-    });
+    this.#tracking = startTracking(
+      trackers,
+      {
+        directory: runDir,
+        options: described,
+        resumedAt,
+        clockBegan: Date.now() - clock.now(),
+        decode: (ids) => format.decode(ids),
+        memory: trackerMemory(runDir),
+      },
+      { clock },
+    );
     this.#machine = watchMachine(clock);
     this.#servers = watchServers(() => sampledServers(server), clock);
     this.#writeStatus = () =>

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import { access, mkdir, readFile } from 'node:fs/promises';
+import { access, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatasetError } from '../errors.ts';
-import { writeFileAtomically } from '../lib/files.ts';
+import { makeFolder, writeFileAtomically } from '../lib/files.ts';
 import type { ImageRef } from '../types.ts';
 
 /** The bytes of an image, or the path of its file. */
@@ -31,7 +31,7 @@ export function imageBlobs(
       () => false,
     );
     if (isThere) return;
-    await mkdir(folder, { recursive: true });
+    await makeFolder(folder);
     await writeFileAtomically(file, bytes);
   };
   return {

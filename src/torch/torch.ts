@@ -64,6 +64,8 @@ export interface TorchOptions {
   readonly pushBy?: 'memory' | 'group' | 'sglang';
   /** How often a lost group is started again in a run; default 5. */
   readonly restarts?: number;
+  /** The machine's own unless given. */
+  readonly clock?: Clock;
   readonly startSeconds?: number;
   readonly secondsPerCall?: number;
   readonly secondsPerExchange?: number;
@@ -86,7 +88,7 @@ export function torch(options: TorchOptions = {}): TrainerFactory {
   if (options.url !== undefined && !options.token)
     throw new ConfigError(`url is ${options.url}; its token is needed too`);
   const log = options.log ?? ((line) => process.stderr.write(`${line}\n`));
-  const clock = realClock();
+  const { clock = realClock() } = options;
   const source = options.url === undefined ? startedHere(options, log, clock) : at(options, log, clock);
   let group: WorkerGroup | undefined;
   const open = new Map<string, string>();

@@ -1,6 +1,6 @@
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { writeFileAtomically } from '../lib/files.ts';
+import { makeFolder, writeFileAtomically } from '../lib/files.ts';
 import type { Group, Segment } from '../types.ts';
 import { RUN_FORMAT } from './run-directory.ts';
 import { readStepIndex, readTrajectory, writeTrajectories } from './trajectory-store.ts';
@@ -23,7 +23,7 @@ const STEP = 0;
 
 export async function writeGroups(checkpoint: string, groups: readonly Group[]): Promise<void> {
   const folder = join(checkpoint, 'groups');
-  await mkdir(folder, { recursive: true });
+  await makeFolder(folder);
   await writeTrajectories(folder, STEP, groups);
   const file: GroupsFile = {
     format: RUN_FORMAT,

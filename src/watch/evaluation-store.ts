@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
-import { mkdir, readdir } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeFolder } from '../lib/files.ts';
 import type { Group, Scored } from '../types.ts';
 import { runPaths, writeOptions } from './run-directory.ts';
 import { writeTrajectories } from './trajectory-store.ts';
@@ -17,7 +18,7 @@ export async function writeEvaluations(
 ): Promise<void> {
   for (const [set, members] of byKey(attempts, ({ trajectory }) => trajectory.evaluation ?? '')) {
     const folder = join(runPaths(directory).evaluations, folderOf(set));
-    await mkdir(folder, { recursive: true });
+    await makeFolder(folder);
     if (!existsSync(runPaths(folder).options)) await writeOptions(folder, { ...options, evaluation: set });
     await writeTrajectories(folder, step, groupsOf(members));
   }

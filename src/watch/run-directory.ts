@@ -1,8 +1,15 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { ConfigError } from '../errors.ts';
-import { appendDurably, isMissing, readJsonLines, syncFolder, writeFileAtomically } from '../lib/files.ts';
+import {
+  appendDurably,
+  isMissing,
+  makeFolder,
+  readJsonLines,
+  syncFolder,
+  writeFileAtomically,
+} from '../lib/files.ts';
 import type { Metrics } from '../types.ts';
 import { checkManifest, type Thoroughness, writeManifest } from './manifest.ts';
 
@@ -66,13 +73,12 @@ export async function createRunDirectory(directory: string, options: unknown): P
       `${directory} already holds a run; continue it with resume (--resume), or choose another runDir`,
     );
   }
-  await mkdir(paths.trajectories, { recursive: true });
-  await mkdir(paths.checkpoints, { recursive: true });
+  await makeFolder(paths.trajectories);
+  await makeFolder(paths.checkpoints);
   await rm(paths.checksums, { force: true });
   await writeFileAtomically(paths.metrics, '');
   // Last: a directory with options can be resumed.
   await writeOptions(directory, options);
-  await syncFolder(dirname(resolve(directory)));
 }
 
 export async function writeOptions(directory: string, options: unknown): Promise<void> {

@@ -24,6 +24,8 @@ test('what a killed process or another machine left does not count; a living pro
   const left = (owner: unknown) => writeFile(join(directory, 'lock'), JSON.stringify(owner));
   await left({ pid: child.pid, host: hostname() });
   await expect(lockRun(directory)).rejects.toThrow(`in use by process ${child.pid}`);
+  await left({ pid: child.pid, host: hostname(), began: '7 after boot before' }); // its number was given again
+  await (await lockRun(directory)).close();
   await left({ pid: child.pid, host: 'another-machine' });
   await (await lockRun(directory)).close();
   child.kill('SIGKILL');

@@ -1,7 +1,7 @@
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, sleep } from '../lib/clock.ts';
-import { writeFileAtomically } from '../lib/files.ts';
+import { makeFolder, writeFileAtomically } from '../lib/files.ts';
 import { withTimeLimit } from '../lib/time-limit.ts';
 import { RUN_FORMAT, runPaths } from './run-directory.ts';
 
@@ -144,7 +144,7 @@ export async function writeServerSamples(
   step: number,
   samples: ServerSamples,
 ): Promise<void> {
-  await mkdir(runPaths(directory).trajectories, { recursive: true });
+  await makeFolder(runPaths(directory).trajectories);
   const text = JSON.stringify({ format: RUN_FORMAT, step, ...samples });
   await writeFileAtomically(fileOf(directory, step), `${text}\n`);
 }

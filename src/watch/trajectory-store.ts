@@ -1,8 +1,8 @@
-import { mkdir, open, readdir, readFile } from 'node:fs/promises';
+import { open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { DatasetError } from '../errors.ts';
-import { writeFileAtomically, writeFilesAtomically } from '../lib/files.ts';
+import { makeFolder, writeFileAtomically, writeFilesAtomically } from '../lib/files.ts';
 import type { End, Group, Segment, Task, Trajectory } from '../types.ts';
 import { problemsOf } from './problems.ts';
 import { RUN_FORMAT, runPaths } from './run-directory.ts';
@@ -129,7 +129,7 @@ export async function writeTrajectories(
     if (lines.length % AT_ONCE === 0) await setImmediate();
   }
   const folder = runPaths(directory).trajectories;
-  await mkdir(folder, { recursive: true });
+  await makeFolder(folder);
   await writeFilesAtomically(folder, {
     [`step_${step}.tokens`]: Buffer.concat(slices),
     [`step_${step}.jsonl`]: Buffer.concat(lines),

@@ -2,12 +2,19 @@ import { agent, arrayDataset, embedded, reward, type TrainOptions } from 'rollca
 
 type Letter = { letter: string };
 
-/** A run of a few seconds on a tiny model: say characters that sort before the letter. `MODEL` and `RUN` are folders. */
+let attempts = 0;
+
+/**
+ * A run of a few seconds on a tiny model: say characters that sort before the letter. `MODEL` and `RUN` are folders. After
+ * `HANG_AFTER` attempts an attempt never ends.
+ */
 export const options: TrainOptions<Letter> = {
   model: process.env['MODEL']!,
   runDir: process.env['RUN']!,
   tasks: arrayDataset(['a', 'b', 'c', 'd', 'e', 'f'].map((letter) => ({ letter }))),
   agent: agent<Letter>(async ({ task, model }) => {
+    if (++attempts > Number(process.env['HANG_AFTER'] ?? Number.POSITIVE_INFINITY))
+      await new Promise(() => {});
     const chat = model.chat();
     chat.user(task.letter);
     await chat.sample();

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { ConfigError } from '../../errors.ts';
-import { realClock } from '../../lib/clock.ts';
+import type { Clock } from '../../lib/clock.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Scored } from '../../types.ts';
 import { listEvaluations } from '../evaluation-store.ts';
@@ -26,13 +26,12 @@ export interface SentRun {
 export async function sendRun(
   directory: string,
   tracker: Tracker,
-  { decode, signal }: { decode: (ids: Int32Array) => string; signal?: AbortSignal },
+  { decode, clock, signal }: { decode: (ids: Int32Array) => string; clock: Clock; signal?: AbortSignal },
 ): Promise<SentRun> {
   const paths = runPaths(directory);
   if (!existsSync(paths.options)) {
     throw new ConfigError(`${directory} is not a run directory: it has no options.json`);
   }
-  const clock = realClock();
   const call = (work: (signal: AbortSignal) => Promise<void> | undefined) =>
     withTimeLimit(async (given) => work(given), {
       milliseconds: tracker.patienceMs ?? TRACKING_LIMITS.callMs,
