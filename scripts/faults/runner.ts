@@ -7,7 +7,7 @@ import type { Answer, Ask } from './child.ts';
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /** A run that hangs is stopped by its own limit twice, then counts as hung. */
-const LONGEST_MS = 130_000;
+const LONGEST_MS = 220_000;
 
 export class Runner {
   #child: ChildProcess | undefined;

@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { getHeapStatistics } from 'node:v8';
 import type { Door } from '../agent/endpoint.ts';
 import type { ChatFormat } from '../chat/format.ts';
 import { createSampler, type Sampler } from '../dataset/sampler.ts';
@@ -150,6 +151,7 @@ export async function openParts<T extends object>(
     const order = options.order ?? { kind: 'shuffle' };
     const sampler = await createSampler(options.tasks, order, hashSeed(options.seed, 'tasks'));
     const sendFirst = from.sendsFirst ?? false;
+    tellHeap(options);
     const untrained = hasTools ? untrainedTokensNotice(model, format) : undefined;
     return {
       resumed,
@@ -191,6 +193,20 @@ async function openDirectory<T extends object>(options: ResolvedOptions<T>): Pro
   await discardPast(runDir, checkpoint?.step ?? -1, new Date().toISOString().replaceAll(':', '-'));
   await writeOptions(runDir, described);
   return checkpoint;
+}
+
+/** Of an open trajectory with a short dialogue; `npm run prove soak` measures it. */
+const HEAP_PER_TRAJECTORY = 21_000;
+
+/** Where so many trajectories would not fit into this process, that is told before they are opened. */
+function tellHeap<T>(options: ResolvedOptions<T>): void {
+  const { heap_size_limit: limit } = getHeapStatistics();
+  const most = Math.floor((0.7 * limit) / HEAP_PER_TRAJECTORY);
+  if (options.concurrency <= most) return;
+  teller(options)(
+    `concurrency is ${options.concurrency}; about ${most} short trajectories fit into the heap of this process ` +
+      `(${(limit / 1e9).toFixed(1)} GB). Start it with NODE_OPTIONS=--max-old-space-size=MEGABYTES, or lower concurrency.`,
+  );
 }
 
 /** Says a sentence that cannot wait for the next report. */
