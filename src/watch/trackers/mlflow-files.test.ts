@@ -25,7 +25,13 @@ test('a run in a folder of files is continued by the next process', async () => 
     step,
     seconds: step,
     time: 5_000 + step,
-    metrics: { 'training/global_step': step, 'actor/loss': loss },
+    metrics: {
+      'training/global_step': step,
+      'actor/loss': loss,
+      'tools/bad': 1,
+      'tools/bad/json': 2,
+      tools: 3,
+    },
   });
   const send = async (lines: ReturnType<typeof line>[], end: 'stopped' | 'finished') => {
     const tracker = mlflow({ uri: `file://${root}`, project: 'sums', experiment: 'first' });
@@ -51,6 +57,10 @@ test('a run in a folder of files is continued by the next process', async () => 
     experiment_id: experiments[0],
   });
   expect(readFileSync(join(run, 'metrics/actor/loss'), 'utf8')).toBe('5001 0.5 1\n5002 nan 2\n5003 0.25 3\n');
+  // A name that is also the beginning of another: the later gets a dot.
+  expect(readdirSync(join(run, 'metrics')).sort()).toEqual(['actor', 'tools', 'tools.all', 'training']);
+  expect(readdirSync(join(run, 'metrics/tools')).sort()).toEqual(['bad', 'bad.json']);
+  expect(readFileSync(join(run, 'metrics/tools/bad.json'), 'utf8')).toBe('5001 2 1\n5002 2 2\n5003 2 3\n');
   expect(readFileSync(join(run, 'params/limits/turns'), 'utf8')).toBe('3');
   expect(readFileSync(join(run, 'tags/mlflow.runName'), 'utf8')).toBe('first');
 });

@@ -3,6 +3,7 @@
  * run; a parameter or a tag is a file with its value, a metric a file with a line "time value step" for each step.
  */
 import { randomBytes, randomInt } from 'node:crypto';
+import { statSync } from 'node:fs';
 import { appendFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { homedir, userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -45,6 +46,19 @@ async function namesBelow(folder: string): Promise<string[]> {
 async function write(path: string, text: string | Uint8Array): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
   await writeFile(path, text);
+}
+
+/**
+ * Where a metric is kept. `tools/problems` cannot be a file while `tools/problems/bad-json` lies below it, so the later of
+ * two such names gets a dot: `tools/problems.bad-json`, or `tools/problems.all`.
+ */
+function metricFile(folder: string, name: string): string {
+  const file = join(folder, name);
+  for (let at = name.indexOf('/'); at >= 0; at = name.indexOf('/', at + 1)) {
+    if (statSync(join(folder, name.slice(0, at)), { throwIfNoEntry: false })?.isFile())
+      return join(folder, `${name.slice(0, at)}.${name.slice(at + 1).replaceAll('/', '.')}`);
+  }
+  return statSync(file, { throwIfNoEntry: false })?.isDirectory() ? `${file}.all` : file;
 }
 
 /** MLflow reads these words of Python's. */
@@ -133,7 +147,7 @@ export function mlflowFiles(uri: string): MlflowRuns {
         lines.set(key, `${lines.get(key) ?? ''}${timestamp} ${numberText(value)} ${step}\n`);
       }
       for (const [key, text] of lines) {
-        const file = join(folder(run), 'metrics', key);
+        const file = metricFile(join(folder(run), 'metrics'), key);
         await mkdir(dirname(file), { recursive: true });
         await appendFile(file, text);
       }
