@@ -265,10 +265,12 @@ function byName(
 }
 
 /** In a folder a name that begins another's is kept with dots. */
-const dotted = (series: Series): Series =>
-  Object.fromEntries(
-    Object.entries(series).map(([name, points]) => [name.replaceAll('/', '.').replace(/\.all$/, ''), points]),
+function dotted(series: Series): Series {
+  const names = Object.entries(series);
+  return Object.fromEntries(
+    names.map(([name, points]) => [name.replaceAll('/', '.').replace(/\.all$/, ''), points]),
   );
+}
 
 function equal(left: unknown, right: unknown): boolean {
   const sorted = (value: unknown): unknown =>
