@@ -1,8 +1,8 @@
 /**
  * Proves that a model learns through a URL: the quick start's task by the plain `openai` client, against the built-in loop
- * from the same warm start, with the same seed.
+ * from the same warm start, with the same seed. Before that, ten thousand idle connections keep nobody out.
  *
- *   npm run prove endpoint [-- --seed 1] [--steps 12] [--quick]
+ *   npm run prove endpoint [-- --seed 1] [--steps 12] [--quick] [--only idle]
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,11 +12,15 @@ import { calculator, type Question } from '../examples/quickstart/solver.ts';
 import { trainOptions } from '../examples/quickstart/train-options.ts';
 import { type Agent, agent } from '../src/agent/agent.ts';
 import { train } from '../src/train.ts';
+import { proveIdle } from './endpoint/idle.ts';
 import { readFlags } from './flags.ts';
 import { validationOf, warmStart } from './short-run.ts';
 import { atLeast, atMost, conclude, holds } from './verdict.ts';
 
-const flags = readFlags({ seed: '1', steps: '20', runs: 'runs/prove-endpoint' }, { steps: '8' });
+const flags = readFlags(
+  { seed: '1', steps: '20', runs: 'runs/prove-endpoint', idle: '10000', only: '' },
+  { steps: '8' },
+);
 const seed = Number(flags.seed);
 const steps = Number(flags.steps);
 
@@ -47,7 +51,7 @@ function resultOf(given: string): string {
   return String(result ?? "Error executing tool 'calculator': not one operation on two numbers");
 }
 
-async function learn(name: string, solver?: Agent<Question>) {
+async function learn(name: string, model: string, solver?: Agent<Question>) {
   const runDir = join(flags.runs, name);
   await rm(runDir, { recursive: true, force: true });
   const options = trainOptions({ seed, variant: 'short', steps, model, runDir });
@@ -64,18 +68,26 @@ async function learn(name: string, solver?: Agent<Question>) {
   return { validation, rewards, seconds };
 }
 
-const model = await warmStart(flags.runs, { seed, variant: 'short' });
-const loop = await learn('loop');
-const url = await learn('url', client);
-const [first, last] = [url.validation[0]!, url.validation.at(-1)!];
-conclude(
-  [
-    atLeast('points of validation that the model gains through a URL', 100 * (last - first), 5),
-    atMost('points between the last validations', 100 * Math.abs(last - loop.validation.at(-1)!), 5),
-    holds('the reward of the first step is that of the built-in loop', url.rewards[0] === loop.rewards[0], [
-      url.rewards[0],
-      loop.rewards[0],
-    ]),
-  ],
-  { loop, url },
-);
+async function proveLearning(model: string) {
+  const loop = await learn('loop', model);
+  const url = await learn('url', model, client);
+  const [first, last] = [url.validation[0]!, url.validation.at(-1)!];
+  return {
+    aims: [
+      atLeast('points of validation that the model gains through a URL', 100 * (last - first), 5),
+      atMost('points between the last validations', 100 * Math.abs(last - loop.validation.at(-1)!), 5),
+      holds('the reward of the first step is that of the built-in loop', url.rewards[0] === loop.rewards[0], [
+        url.rewards[0],
+        loop.rewards[0],
+      ]),
+    ],
+    figures: { loop, url },
+  };
+}
+
+const idle = await proveIdle(Number(flags.idle));
+const learning =
+  flags.only === 'idle'
+    ? undefined
+    : await proveLearning(await warmStart(flags.runs, { seed, variant: 'short' }));
+conclude([...idle.aims, ...(learning?.aims ?? [])], { idle: idle.figures, ...learning?.figures });

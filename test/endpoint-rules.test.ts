@@ -432,6 +432,35 @@ describe('words from outside', () => {
     expect(shown).toContain('segment 2 of 2, agent critic');
   });
 
+  test('an image is refused in words where nothing can see it, in every dialect, and the attempt goes on', async () => {
+    const data = 'data:image/png;base64,iVBORw0KGgo=';
+    const base64 = { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' };
+    const user = (part: object) => [{ role: 'user', content: [part] }];
+    const { trajectory } = await play(
+      async (endpoint) => {
+        const told = async (path: string, body: object) => {
+          const { status, body: answer } = await post(endpoint, path, body);
+          return [status, answer.error!.message];
+        };
+        const refused = [400, expect.stringMatching(/keeps no images|is this a vision model/)];
+        const shown = user({ type: 'image_url', image_url: { url: data } });
+        expect(await told('/chat/completions', { messages: shown })).toEqual(refused);
+        const input = user({ type: 'input_image', image_url: data });
+        expect(await told('/responses', { input })).toEqual(refused);
+        const messages = user({ type: 'image', source: base64 });
+        expect(await told('/messages', { messages, max_tokens: 9 })).toEqual(refused);
+        const far = user({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } });
+        expect(await told('/chat/completions', { messages: far })).toEqual([
+          400,
+          'messages.0.content shows the image https://example.com/a.png; use a data: URI in base64',
+        ]);
+        await ask(endpoint, {});
+      },
+      () => 'ok',
+    );
+    expect([trajectory.end.kind, trajectory.turns.length]).toEqual(['completed', 1]);
+  });
+
   test('a body that cannot be read is refused in our words', async () => {
     await play(
       async (endpoint) => {
