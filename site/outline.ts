@@ -56,6 +56,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/metrics.md', 'Metrics'],
       ['docs/trackers.md', 'Trackers'],
       ['docs/run-directory.md', 'The run directory'],
+      ['docs/faults.md', 'What a run survives'],
     ],
   },
   {
