@@ -83,7 +83,9 @@ export function openTemplate(options: ChatFormatOptions): Opened {
       segments: report.checks.filter(({ outcome }) => outcome === 'segments').length,
       failures: [
         ...failed.map(({ name, detail = '' }) => `${name}: ${detail.split('\n').join(' ')}`),
-        ...(['template', 'toolCycle'] as const).flatMap((keep) => keepThinkingFailures(options, keep)),
+        ...(['template', 'toolCycle'] as const).flatMap((keep) =>
+          keepThinkingFailures(options, keep, withTools),
+        ),
       ],
     };
   } catch (error) {
@@ -100,15 +102,14 @@ function knowsTools(options: ChatFormatOptions): boolean {
   return format.decode(ids).includes(PROBE.name);
 }
 
-/** With `template` and `toolCycle` a run starts: what `extend` appends is what the template writes, or a new segment. */
-function keepThinkingFailures(options: ChatFormatOptions, keepThinking: 'template' | 'toolCycle'): string[] {
-  const format = createChatFormat({ ...options, keepThinking });
-  const prompt = format.renderPrompt([ASKED], []).ids;
-  const messages: Message[] = [ASKED, { role: 'assistant', content: 'One.', reasoning: 'Hm.' }];
-  const newMessages: Message[] = [{ role: 'user', content: 'And then?' }];
-  const extension = format.extend({ ids: prompt, replyLength: 0, messages, newMessages, tools: [] });
-  const whole = format.renderPrompt([...messages, ...newMessages], []).ids;
-  const appended = extension && [...prompt, ...extension.ids];
-  if (!appended || JSON.stringify(appended) === JSON.stringify([...whole])) return [];
-  return [`keepThinking ${keepThinking}: what is appended is not what the template writes`];
+/** With `template` and `toolCycle` a run starts too, tool turns included. */
+function keepThinkingFailures(
+  options: ChatFormatOptions,
+  keepThinking: 'template' | 'toolCycle',
+  tools: boolean,
+): string[] {
+  const { checks } = selfTest(createChatFormat({ ...options, keepThinking }), { tools });
+  return checks
+    .filter(({ outcome }) => outcome === 'failed')
+    .map(({ name, detail = '' }) => `keepThinking ${keepThinking}, ${name}: ${detail.split('\n').join(' ')}`);
 }

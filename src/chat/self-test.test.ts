@@ -21,6 +21,12 @@ describe.each(familyModels().filter(([name]) => name !== 'SmolLM2'))('%s', (_, m
     expect(failures(report)).toEqual([]);
     expect(report.passed).toBe(true);
   });
+  test.each(['template', 'toolCycle'] as const)(
+    'passes with keepThinking %s, tool turns included',
+    (keepThinking) => {
+      expect(failures(selfTest(createChatFormat({ ...model, keepThinking }), { tools: true }))).toEqual([]);
+    },
+  );
   test('passes without tools', () => {
     expect(selfTest(createChatFormat(model), { tools: false }).passed).toBe(true);
   });

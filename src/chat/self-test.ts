@@ -283,6 +283,8 @@ function checkTurn(
     const end = expected.slice(Math.max(0, bodyEnd));
     return failed('appending differs from rendering the whole dialogue', format, end, cut.ids);
   }
+  // Where the template decides (`keepThinking`), all that it writes is appended, the reply included.
+  if (bodyEnd === common) return checkExact(format, expected, common, request);
   const body = expected.slice(common, bodyEnd);
 
   // A reply that was not cut off: some stop token must lead to the same ids.
@@ -309,6 +311,24 @@ function checkTurn(
     };
   }
   return { outcome: 'passed' };
+}
+
+/** A reply as the template writes it, up to its stop token: what is appended then is the rest, or a new segment begins. */
+function checkExact(
+  format: ChatFormat,
+  expected: Int32Array,
+  common: number,
+  request: Omit<ExtendRequest, 'ids' | 'replyLength'>,
+): Outcome {
+  const stop = expected.findIndex((id, at) => at >= common && format.stopIds.includes(id));
+  const ids = expected.slice(0, stop + 1);
+  const extension =
+    stop < 0 ? undefined : format.extend({ ...request, ids, replyLength: ids.length - common });
+  if (extension && !isSame(concat(ids, extension.ids), expected))
+    return failed('a reply that stopped is not continued as the template would', format, expected, ids);
+  const reply = request.messages.at(-1) as Extract<Message, { role: 'assistant' }>;
+  const found = checkCallsAlone(format, expected.slice(common), callsOf(reply), request.tools);
+  return extension && found.outcome === 'segments' ? { outcome: 'passed' } : found;
 }
 
 const callsOf = ({ toolCalls = [] }: Extract<Message, { role: 'assistant' }>) =>
