@@ -170,15 +170,27 @@ function checkReplies({ id, end, segments, turns }: Trajectory): number {
   if (end.kind === 'completed' && turns.length !== TURNS) throw new Error(`${id} has ${turns.length} turns`);
   for (const { segment, start, end: stop, finish } of turns) {
     const { ids, logprobs } = segments[segment]!;
-    const expected = soundReply(ids.subarray(0, start), format.stopIds[0]!);
-    const made = [...ids.subarray(start, stop)];
-    if (finish === 'abort') expected.length = made.length;
-    if (made.join() !== expected.join()) throw new Error(`${id} accepted [${made}]; sound is [${expected}]`);
-    for (const [at, token] of made.entries()) {
+    const made = ids.subarray(0, stop);
+    if (!isSound(made, start, finish === 'abort')) {
+      const sound = soundReply(ids.subarray(0, start), format.stopIds[0]!);
+      throw new Error(`${id} accepted [${made.subarray(start)}]; sound is [${sound}]`);
+    }
+    for (const [at, token] of made.subarray(start).entries()) {
       if (logprobs[start + at] !== -((token % 7) + 1) / 8) throw new Error(`${id} has a wrong log-prob`);
     }
   }
   return turns.length;
+}
+
+/** A server that dies in the middle of a reply is followed by one that is asked to continue what was told so far. */
+function isSound(ids: Int32Array, start: number, isPartial: boolean): boolean {
+  const reply = soundReply(ids.subarray(0, start), format.stopIds[0]!);
+  const rest = ids.subarray(start);
+  let alike = 0;
+  while (alike < rest.length && rest[alike] === reply[alike]) alike++;
+  if (alike === rest.length && (isPartial || alike === reply.length)) return true;
+  for (let told = alike; told > 0; told--) if (isSound(ids, start + told, isPartial)) return true;
+  return false;
 }
 
 /** As test/stand-ins/chaotic.mjs answers. */

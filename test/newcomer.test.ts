@@ -1,9 +1,9 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { command } from './command.ts';
 import { tinyModel } from './tiny-model.ts';
 
@@ -144,21 +144,27 @@ test('an unknown command names the known ones', async () => {
 
 const canMount = process.getuid?.() === 0 && process.platform === 'linux';
 test.runIf(canMount)(
-  'a full disk is called that, and the run can go on (needs root, to mount a small disk)',
+  'a full disk is called that, and the run waits for room, or ends and can go on (needs root, to mount a small disk)',
   async ({ skip }) => {
     const disk = join(folder, 'disk');
     mkdirSync(disk);
     if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=600k', 'tmpfs', disk]).status !== 0)
       skip('this machine does not let a test mount a disk');
+    const config = (name: string, more: string) =>
+      runFile({ runDir: JSON.stringify(join(disk, name)), more: `checkpoints: { every: 1 }, ${more}` });
     try {
-      const config = runFile({
-        runDir: JSON.stringify(join(disk, 'run')),
-        more: 'steps: 200, checkpoints: { every: 1 },',
-      });
-      const { status, stderr } = await command('train', config);
-      expect(stderr).toMatch(/the disk is full .*continue with --resume/);
-      expect(stderr).not.toMatch(/\n\s+at /);
-      expect(status).toBe(1);
+      const ended = await command('train', config('ends', 'steps: 200, disk: { hoursForRoom: 0 },'));
+      expect(ended.stderr).toMatch(/the disk is full .*continue with --resume/);
+      expect(ended.stderr).not.toMatch(/\n\s+at /);
+      expect(ended.status).toBe(1);
+
+      rmSync(join(disk, 'ends'), { recursive: true });
+      const waiting = command('train', config('waits', 'steps: 30,'));
+      await vi.waitFor(() => expect(statfsSync(disk).bavail).toBeLessThan(3), { timeout: 20_000 });
+      expect(spawnSync('mount', ['-o', 'remount,size=40m', disk]).status).toBe(0);
+      const { status, stderr } = await waiting;
+      expect(stderr).toMatch(/is full: .*The run waits.*there is room on the disk again; the run goes on/s);
+      expect(status).toBe(0);
     } finally {
       spawnSync('umount', [disk]);
     }
