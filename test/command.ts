@@ -12,8 +12,20 @@ export interface CommandResult {
  * `rollcall WORDS` in this process, which has loaded it already: a process would take a second or two to start. What
  * only a process can show (its exit, its signals, its closed input) is tested with one.
  */
-export async function command(...words: readonly string[]): Promise<CommandResult> {
+export function command(...words: readonly string[]): Promise<CommandResult> {
+  return startCommand(...words).ended;
+}
+
+/** The same for a test that acts on what the command has said so far. */
+export function startCommand(...words: readonly string[]) {
   const said = { stdout: '', stderr: '' };
+  return { said, ended: run(words, said) };
+}
+
+async function run(
+  words: readonly string[],
+  said: { stdout: string; stderr: string },
+): Promise<CommandResult> {
   const to = (stream: keyof typeof said) => (text: string | Uint8Array) => {
     said[stream] += String(text);
     return true;

@@ -1,10 +1,10 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { command } from './command.ts';
+import { command, startCommand } from './command.ts';
 import { tinyModel } from './tiny-model.ts';
 
 let folder: string;
@@ -159,10 +159,10 @@ test.runIf(canMount)(
       expect(ended.status).toBe(1);
 
       rmSync(join(disk, 'ends'), { recursive: true });
-      const waiting = command('train', config('waits', 'steps: 30,'));
-      await vi.waitFor(() => expect(statfsSync(disk).bavail).toBeLessThan(3), { timeout: 20_000 });
+      const waiting = startCommand('train', config('waits', 'steps: 30,'));
+      await vi.waitFor(() => expect(waiting.said.stderr).toMatch(/The run waits/), { timeout: 20_000 });
       expect(spawnSync('mount', ['-o', 'remount,size=40m', disk]).status).toBe(0);
-      const { status, stderr } = await waiting;
+      const { status, stderr } = await waiting.ended;
       expect(stderr).toMatch(/is full: .*The run waits.*there is room on the disk again; the run goes on/s);
       expect(status).toBe(0);
     } finally {
