@@ -2,6 +2,7 @@
  * Proves the quick start: five seeds with one setting, and for the first three what does not explain their gain.
  *
  *   npm run prove quickstart [-- --seeds 1,2,3,4,5] [--controls 3] [--kernels wasm] [--variant short] [--quick]
+ *   npm run prove quickstart -- --confirm --seeds 1
  *
  * - The same seconds of more supervised training instead of GRPO.
  * - GRPO with the rewards of each group shuffled among its attempts.
@@ -9,6 +10,7 @@
  *
  * Every control starts from the warm start that `rollcall quickstart` left in its run directory. With the full variant,
  * five seeds or more and the controls of three it writes the tables and the curves of docs/quickstart.md and README.md.
+ * With --confirm it shows instead that changed code still gives the figures of those tables to the digit.
  */
 import { spawn } from 'node:child_process';
 import { readFile, rm, writeFile } from 'node:fs/promises';
@@ -36,6 +38,8 @@ import {
   type ControlName,
   MEASURED,
   type Measured,
+  type MeasuredSeed,
+  readMeasured,
   writeQuickstartPages,
 } from './quickstart-page.ts';
 import { quickstartStamp } from './quickstart-stamp.ts';
@@ -51,6 +55,7 @@ const flags = readFlags(
     runs: 'runs/prove-quickstart',
     /** Takes what is finished from --runs instead of making it again. */
     keep: false,
+    confirm: false,
   },
   { seeds: '1', controls: '0' },
 );
@@ -189,6 +194,17 @@ type Result = QuickstartSummary & {
   readonly dependent: number;
   readonly controls?: Readonly<Record<ControlName, number>>;
 };
+/** What the tables keep of a run. */
+const figuresOf = ({ seed, seconds, test, tokens, controls }: Result): MeasuredSeed => ({
+  seed,
+  seconds,
+  test: { before: test.before.accuracy, after: test.after.accuracy },
+  unseen: { before: test.unseen.before.accuracy, after: test.unseen.after.accuracy },
+  validCalls: { before: test.before.validToolCalls, after: test.after.validToolCalls },
+  tokens,
+  ...(controls ? { controls } : {}),
+});
+
 const results: Result[] = [];
 const curves: { name: string; colour: string; points: CurvePoint[] }[] = [];
 for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
@@ -207,9 +223,28 @@ for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   const trained = join(directory, 'checkpoints', `global_step_${summary.steps}`);
   const { dependent } = await measureModel(trained, seed);
   const controls =
-    index < Number(flags.controls) ? await runControls(seed, directory, grpoSeconds) : undefined;
+    !flags.confirm && index < Number(flags.controls)
+      ? await runControls(seed, directory, grpoSeconds)
+      : undefined;
   results.push({ ...summary, grpoSeconds, dependent, ...(controls ? { controls } : {}) });
   say(`seed ${seed}: ${JSON.stringify(results.at(-1))}`);
+}
+if (flags.confirm) {
+  const measured = readMeasured();
+  const digits = ({ seconds: _, controls: __, ...figures }: MeasuredSeed) => JSON.stringify(figures);
+  const same = results.map(figuresOf).map((now) => {
+    const then = measured.seeds.find(({ seed }) => seed === now.seed);
+    return then !== undefined && digits(then) === digits(now);
+  });
+  if (!same.includes(false)) {
+    const seeds = results.map(({ seed }) => seed);
+    await writeFile(MEASURED, `${JSON.stringify({ ...measured, confirmed: { stamp, seeds } }, null, 2)}\n`);
+    writeQuickstartPages();
+  }
+  conclude([atLeast('seeds with the same figures', same.filter(Boolean).length, same.length)], {
+    seeds: results,
+  });
+  process.exit();
 }
 const controlled = results.filter(({ controls }) => controls);
 const isWhole = variant === 'full' && results.length >= 5 && controlled.length >= 3;
@@ -217,15 +252,7 @@ if (isWhole && kernels !== 'wasm') {
   const measured: Measured = {
     stamp,
     engine: results[0]!.engine,
-    seeds: results.map(({ seed, seconds, test, tokens, controls }) => ({
-      seed,
-      seconds,
-      test: { before: test.before.accuracy, after: test.after.accuracy },
-      unseen: { before: test.unseen.before.accuracy, after: test.unseen.after.accuracy },
-      validCalls: { before: test.before.validToolCalls, after: test.after.validToolCalls },
-      tokens,
-      ...(controls ? { controls } : {}),
-    })),
+    seeds: results.map(figuresOf),
   };
   await writeFile(MEASURED, `${JSON.stringify(measured, null, 2)}\n`);
   await writeFile('docs/images/quickstart-curves.svg', curveSvg('Quick start, by seed', curves));

@@ -25,6 +25,8 @@ export interface MeasuredSeed {
 export interface Measured {
   /** Of the sources when it was measured; null for figures older than stamps. */
   readonly stamp: string | null;
+  /** Sources changed later, with which these seeds gave the same figures to the digit. */
+  readonly confirmed?: { readonly stamp: string; readonly seeds: readonly number[] };
   /** Which kernels, how many threads. */
   readonly engine: string;
   readonly seeds: readonly MeasuredSeed[];
@@ -47,8 +49,15 @@ const table = (rows: readonly (readonly string[])[]) => {
   return [head!, head!.map(() => '---'), ...body].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 };
 
-function freshness({ stamp }: Measured, now: string): string {
+function freshness({ stamp, confirmed }: Measured, now: string): string {
   if (stamp === now) return `The code that decides these figures has not changed since (stamp \`${stamp}\`).`;
+  if (confirmed?.stamp === now) {
+    const seeds = `seed${confirmed.seeds.length > 1 ? 's' : ''} ${confirmed.seeds.join(' and ')}`;
+    return (
+      `These figures were measured at stamp \`${stamp}\`; with the code as it is (stamp \`${now}\`) ${seeds} ` +
+      'gave the same figures to the digit.'
+    );
+  }
   const then = stamp === null ? 'before stamps were kept' : `at stamp \`${stamp}\``;
   return `These figures were measured ${then}; the code that decides them has changed since.`;
 }

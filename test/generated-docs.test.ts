@@ -32,6 +32,9 @@ test('figures measured with other code are shown as that', () => {
   const measured: Measured = { ...readMeasured(), stamp: 'aaa' };
   for (const page of PAGES) {
     expect(renderMeasured(measured, 'aaa')[page]).toContain('has not changed since (stamp `aaa`)');
+    expect(renderMeasured({ ...measured, confirmed: { stamp: 'bbb', seeds: [1] } }, 'bbb')[page]).toContain(
+      'with the code as it is (stamp `bbb`) seed 1 gave the same figures to the digit',
+    );
     expect(renderMeasured(measured, 'bbb')[page]).toContain(
       'measured at stamp `aaa`; the code that decides them has changed since',
     );

@@ -40,14 +40,21 @@ export async function installEnvironment({ build, python, log }: InstallOptions)
   const folder = environmentFolder();
   await mkdir(folder, { recursive: true });
   await runProgram(python, ['-m', 'venv', folder], log);
-  const index = build === 'cpu' ? ['--extra-index-url', CPU_INDEX] : [];
-  const packages = PACKAGES.map((name) =>
-    build === 'cpu' && name.startsWith('torch==') ? `${name}+cpu` : name,
-  );
+  const isSmall = build === 'cpu' && (await canReach(CPU_INDEX));
+  if (build === 'cpu' && !isSmall)
+    log(`${CPU_INDEX} cannot be reached: taking the build of PyPI, which runs on the CPU too but is larger`);
+  const index = isSmall ? ['--extra-index-url', CPU_INDEX] : [];
+  const packages = PACKAGES.map((name) => (isSmall && name.startsWith('torch==') ? `${name}+cpu` : name));
   const pip = join(folder, 'bin', 'python');
   await runProgram(pip, ['-m', 'pip', 'install', '--disable-pip-version-check', ...index, ...packages], log);
   return folder;
 }
+
+const canReach = (url: string) =>
+  fetch(url, { method: 'HEAD', signal: AbortSignal.timeout(10_000) }).then(
+    ({ ok }) => ok,
+    () => false,
+  );
 
 /** What the worker says about this machine, as JSON. */
 export async function checkEnvironment(python: string): Promise<Readonly<Record<string, unknown>>> {
