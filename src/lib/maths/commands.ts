@@ -27,18 +27,7 @@ const NAMED_SETS: Readonly<Record<string, string>> = {
   C: 'complex',
 };
 
-const ACCENTS = [
-  'overline',
-  'bar',
-  'vec',
-  'hat',
-  'tilde',
-  'widehat',
-  'widetilde',
-  'overrightarrow',
-  'dot',
-  'underline',
-];
+const ACCENTS = ['overline', 'bar', 'vec', 'hat', 'tilde', 'widehat', 'widetilde', 'overrightarrow', 'dot'];
 
 const FACTOR_COMMANDS: ReadonlySet<string> = new Set([
   ...[
@@ -68,6 +57,7 @@ const FACTOR_COMMANDS: ReadonlySet<string> = new Set([
     'mathcal',
     'imath',
     'mathop',
+    'underline',
     'int',
     'lim',
   ],
@@ -141,6 +131,7 @@ export function parseCommand(cursor: Cursor, name: string, grammar: Grammar): Ex
     case 'boxed':
     case 'fbox':
     case 'mathop':
+    case 'underline':
       return argument(cursor, grammar);
     case 'angle':
     case 'triangle':

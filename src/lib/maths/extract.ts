@@ -76,6 +76,7 @@ function boxBefore(text: string, before: number): Box | undefined {
   }
   const close = closingBrace(text.slice(open, open + 2 * LONGEST_ANSWER), 0);
   if (close < 0) return undefined;
+  if (text.slice(open + 1, open + close).trim() === '') return boxBefore(text, start);
   return { start, end: open + close + 1, content: text.slice(open + 1, open + close).trim() };
 }
 
@@ -100,6 +101,7 @@ interface Anchored {
 const ANCHORS: readonly { readonly pattern: RegExp; readonly isFinal: boolean }[] = [
   { pattern: /final answer\b[^\n.]{0,60}?(?:\bis\b|\bare\b|:)\s*:?/gi, isFinal: true },
   { pattern: /####/g, isFinal: false },
+  { pattern: /答案[是为為：:]+/g, isFinal: false },
   { pattern: /\banswers?\b(?:\*\*)?\s*(?:\*\*)?\s*(?::|=|\bis\b|\bare\b)\s*:?/gi, isFinal: false },
   {
     pattern: /\banswers?\b[^\n.]{0,60}?(?::|=|\bis\b|\bare\b|\bwould be\b|\bshould be\b)\s*:?/gi,
@@ -168,6 +170,11 @@ function mathematics(text: string): Found[] {
     if (percent) end += percent[0].length;
     const inside = percent ? `${content}\\%` : content;
     const last = found.at(-1);
+    const unit = last && /^\^/.test(inside) ? /^\s*[a-z]{1,6}$/.exec(text.slice(last.end, start)) : null;
+    if (last && unit) {
+      found[found.length - 1] = { start: last.start, end, text: `${last.text}\\text{${unit[0]}}${inside}` }; // $15$ cm$^2$
+      continue;
+    }
     if (last && /^\s*(?:,?\s*(?:and|or)|,)\s*$/.test(text.slice(last.end, start))) {
       const joint = /or/.test(text.slice(last.end, start)) ? ' \\text{ or } ' : ', ';
       found[found.length - 1] = { start: last.start, end, text: last.text + joint + inside };

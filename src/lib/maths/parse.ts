@@ -112,12 +112,12 @@ const SET_SIGNS: Readonly<Record<string, SetOperation['operation']>> = {
 };
 
 function parseSets(cursor: Cursor): Expression {
-  let left = parseSum(cursor);
+  let left = parseRatio(cursor);
   for (let token = cursor.peek(); token?.kind === 'command'; token = cursor.peek()) {
     const operation = Object.hasOwn(SET_SIGNS, token.text) ? SET_SIGNS[token.text] : undefined;
     if (!operation) break;
     cursor.take();
-    left = { kind: 'set-operation', operation, left: asSet(left), right: asSet(parseSum(cursor)) };
+    left = { kind: 'set-operation', operation, left: asSet(left), right: asSet(parseRatio(cursor)) };
   }
   return left;
 }
@@ -129,6 +129,15 @@ const asSet = (read: Expression): Expression =>
     : read.kind === 'number'
       ? { kind: 'set', items: [read] }
       : read;
+
+/** `1/2 : 1/3`; inside of a set a colon stands before its condition. */
+function parseRatio(cursor: Cursor): Expression {
+  let left = parseSum(cursor);
+  while (cursor.sets === 0 && cursor.takeSign(':')) {
+    left = { kind: 'quotient', top: left, bottom: parseSum(cursor) };
+  }
+  return left;
+}
 
 function parseSum(cursor: Cursor): Expression {
   return cursor.nested(() => {
@@ -155,11 +164,7 @@ function parseProduct(cursor: Cursor): Expression {
   for (;;) {
     if (cursor.takeCommand('times', 'cdot', 'ast', 'star', 'bullet') || cursor.takeSign('*')) {
       left = { kind: 'product', factors: [left, parseSigned(cursor)] };
-    } else if (
-      cursor.takeCommand('div') ||
-      cursor.takeSign('/') ||
-      (cursor.sets === 0 && cursor.takeSign(':'))
-    ) {
+    } else if (cursor.takeCommand('div') || cursor.takeSign('/')) {
       left = parseQuotient(cursor, left);
     } else if (cursor.takeCommand('bmod', 'mod')) {
       left = { kind: 'call', name: 'mod', arguments: [left, parseTight(cursor)] };
@@ -242,7 +247,7 @@ function parseFactor(cursor: Cursor): Expression {
       cursor.take();
       left = { kind: 'symbol', name: `${left.name}'` };
     } else if (cursor.takeSign('^')) {
-      left = parsePower(cursor, left);
+      left = combinations(left, parsePower(cursor, left));
     } else if (cursor.isSign('_')) {
       left = parseSubscript(cursor, left);
     } else return left;
@@ -256,11 +261,22 @@ function parsePower(cursor: Cursor, base: Expression): Expression {
     cursor.position += 3;
     return { kind: 'degrees', of: base };
   }
+  if (base.kind === 'tuple' && (cursor.peek()?.text === 'T' || cursor.peek()?.text === 'top')) {
+    cursor.take();
+    return { kind: 'matrix', rows: base.items.map((item) => [item]) };
+  }
   if (base.kind === 'matrix' && (cursor.peek()?.text === 'T' || cursor.peek()?.text === 'top')) {
     cursor.take();
     return { kind: 'matrix', rows: base.rows[0]!.map((_, column) => base.rows.map((row) => row[column]!)) };
   }
   return { kind: 'power', base, exponent: parseExponent(cursor) };
+}
+
+/** `C_5^2` is how many ways there are to choose 2 of 5. */
+function combinations(base: Expression, raised: Expression): Expression {
+  const of = base.kind === 'symbol' ? /^C_(\d{1,4})$/.exec(base.name)?.[1] : undefined;
+  if (of === undefined || raised.kind !== 'power' || raised.exponent.kind !== 'number') return raised;
+  return { kind: 'call', name: 'binom', arguments: [numberOf(of), raised.exponent] };
 }
 
 /** LaTeX raises one character only; who types x^12 or 2^-1 means all of it. */

@@ -1,6 +1,7 @@
 /** Reads the text of one answer as a value. */
 import type { Expression } from './expression.ts';
 import { partsOf, withParts } from './expression.ts';
+import { namedNumber } from './number-words.ts';
 import { parseAnswer } from './parse.ts';
 import { closingBrace, Unreadable } from './tokens.ts';
 import { NoValue } from './value.ts';
@@ -18,7 +19,9 @@ export interface Reading {
 export function readAnswer(given: string, options: { readonly hasThousands?: boolean } = {}): Reading {
   if (given.length > LONGEST_ANSWER) return { text: given.trim() };
   const text = cleanAnswer(given);
-  const expression = parsed(text, options) ?? parsed(lastSide(text), options);
+  const inWords = namedNumber(text);
+  const expression =
+    parsed(inWords === undefined ? text : String(inWords), options) ?? parsed(lastSide(text), options);
   return { text, ...(expression && { expression: withSignsChosen(expression) }) };
 }
 
@@ -44,11 +47,17 @@ function lastSide(text: string): string | undefined {
 const ENVIRONMENTS =
   /\\(?:begin|end)\s*\{(?:align|aligned|equation|gather|gathered|split|displaymath|math|center)\*?\}/g;
 
+/** `\left\{\begin{array}{l} … \end{array}\right.`: equations under one brace. */
+const SYSTEM =
+  /\\left\s*\\\{\s*\\begin\s*\{(array|aligned|matrix)\}(?:\s*\{[lcr|\s]*\})?([\s\S]*?)\\end\s*\{\1\}\s*\\right\s*\./g;
+const COLOUR = /\\(?:text)?color\s*\{[a-zA-Z]+\}/g;
+
 export function cleanAnswer(given: string): string {
   let text = given.trim();
   text = text.replace(/^(?:\*\*|__)|(?:\*\*|__)$/g, '').trim();
   text = text.replace(/^\\\[|\\\]$|^\\\(|\\\)$/g, '').trim();
   text = text.replace(/^\$+(?!\d+(?:[.,]\d+)*$)|(?<!\\)\$+$/g, '').trim();
+  text = text.replace(SYSTEM, '\\begin{cases}$2\\end{cases}').replace(COLOUR, '');
   if (text.search(ENVIRONMENTS) >= 0) text = lastEquation(text.replace(ENVIRONMENTS, ' '));
   text = text.replace(/\\(?:label|tag)\*?\{[^{}]*\}/g, '').replace(/\\(?:nonumber|notag)\b/g, '');
   if (!text.includes('\\begin')) text = text.replace(/\\\\(?=[a-zA-Z])/g, '\\');
@@ -57,11 +66,14 @@ export function cleanAnswer(given: string): string {
   text = text.replace(/^\\text\s*\{[^{}]*(?:\b(?:is|are|about)|:)\s*\}\s*(?=\S)/, '');
   text = text.replace(/[,;]?\s*\(\s*[a-z]\s*\\in\s*\\mathbb\s*\{?[A-Z]\}?[^()]*\)$/, ''); // (k ∈ ℤ)
   text = text.replace(/^(?:\\approx(?![a-zA-Z])|≈|\\sim(?![a-zA-Z]))\s*(?=\S)/, '');
-  return repeatingDecimals(text)
+  text = text.replace(/(?<![\d.])[1-9]\d{0,2}(?:\.\d{3}){2,}(?![\d.])/g, (number) =>
+    number.replaceAll('.', ''),
+  );
+  return repeatingDecimals(withRoundBrackets(text))
     .replace(/\\dotsc?\b|\\cdots\b|\\dots\b/g, '\\ldots')
     .replace(/\\(?:rm|bf|it|sf|tt)(?![a-zA-Z]|\s*\{)\s*/g, '')
     .replace(/\^\s*\{?\s*\\(?:text|mathrm)\s*\{\s*(?:st|nd|rd|th)\s*\}\s*\}?/g, '')
-    .replace(/(?:\\\\|\\[,;:! ]|[.,;:\s])+$|(?<!\\)\\\s*$/, '')
+    .replace(/(?:\\\\|\\[,;:! ]|[.,;:。\s])+$|(?<!\\)\\\s*$/, '')
     .replace(/^[:;,\s]+|^=\s*(?=[^=])/, '')
     .trim();
 }
@@ -79,6 +91,17 @@ function unboxed(text: string): string {
   if (!open) return text;
   const brace = open[0].length - 1;
   return closingBrace(text, brace) === text.length - 1 ? unboxed(text.slice(brace + 1, -1).trim()) : text;
+}
+
+/** `]1, 3[` is `(1, 3)`: a bracket that turns away from its end leaves it out. */
+function withRoundBrackets(text: string): string {
+  const plain = text.replace(/\\(?:left|right)\s*(?=[[\]])/g, '');
+  if (!/^(?:[^[\]]*(?:\\in|\\cup|∈|∪|=)\s*)?\]|[^[\]]\s*\[$/.test(plain)) return text;
+  return plain.replace(
+    /([[\]])([^[\]]+[,;][^[\]]+)([[\]])/g,
+    (_, open: string, inside: string, close: string) =>
+      `${open === '[' ? '[' : '('}${inside}${close === ']' ? ']' : ')'}`,
+  );
 }
 
 /** `0.1\overline{6}` is 1/6: the digits under the bar over as many nines. */

@@ -2,7 +2,7 @@
 import { createRandom } from '../random.ts';
 import { evaluate, MOST_OPERATIONS, type Point } from './evaluate.ts';
 import { contains, type Expression, partsOf, symbolsOf, withParts } from './expression.ts';
-import { compareValues, exact, ifValued, toApproximate, type Value } from './value.ts';
+import { compareValues, exact, ifValued, realOf, toApproximate, type Value } from './value.ts';
 
 const POINTS = 8;
 /** Fewer points than this at which both have a value show nothing. */
@@ -15,17 +15,24 @@ export function isSameValue(one: Expression, other: Expression, decimals: number
   const letters = [...new Set([...symbolsOf(a), ...symbolsOf(b)])];
   if (letters.length > MOST_LETTERS) return false;
   if (letters.length === 0) return isSameNumber(a, b, decimals);
+  const areReal = !hasUnit(a) && !hasUnit(b);
   let agreed = 0;
   for (const point of samplePoints(letters, hasSeries(a) || hasSeries(b))) {
     const [x, y] = [valueAt(a, point), valueAt(b, point)];
     if (!x && !y) continue;
     if (!x || !y) return false;
-    const verdict = ifValued(() => compareValues(x, y));
+    const verdict = ifValued(() => (areReal && isReal(x) !== isReal(y) ? 'apart' : compareValues(x, y)));
     if (verdict === 'unequal' || verdict === undefined) return false;
     if (verdict === 'equal') agreed++;
   }
   return agreed >= ENOUGH;
 }
+
+const isReal = (value: Value) => realOf(value) !== undefined;
+
+/** Without i, an expression is compared where it is real: `\\ln x + \\ln y` is `\\ln xy`. */
+const hasUnit = (expression: Expression) =>
+  contains(expression, (part) => part.kind === 'constant' && part.name === 'i');
 
 /** A sum up to n has a value only where n is an integer. */
 const hasSeries = (expression: Expression) =>

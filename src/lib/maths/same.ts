@@ -24,6 +24,8 @@ export function isSame(gold: Expression, answer: Expression, decimals: number): 
   if (roundedGold) return roundedGold.some((one) => isSame(one, answer, decimals));
   if (roundedAnswer) return roundedAnswer.some((one) => isSame(gold, one, decimals));
   if (gold.kind === 'relation' && answer.kind === 'relation') return areSameRelations(gold, answer, decimals);
+  const [vector, other] = [asTuple(gold, answer), asTuple(answer, gold)];
+  if (vector !== gold || other !== answer) return isSame(vector, other, decimals);
   if (isCollection(gold) || isCollection(answer)) {
     return isSameCollection(gold, answer, decimals) || isSameAsRealSet(gold, answer, decimals);
   }
@@ -38,6 +40,13 @@ export function isSame(gold: Expression, answer: Expression, decimals: number): 
 
 const isCollection = (expression: Expression): expression is Collection =>
   expression.kind === 'list' || expression.kind === 'tuple' || expression.kind === 'set';
+
+/** A matrix of one row or column beside a tuple in round brackets is that tuple. */
+function asTuple(expression: Expression, beside: Expression): Expression {
+  if (expression.kind !== 'matrix' || !isRound(beside)) return expression;
+  const isVector = expression.rows.length === 1 || expression.rows.every((row) => row.length === 1);
+  return isVector ? { kind: 'tuple', open: '(', close: ')', items: expression.rows.flat() } : expression;
+}
 
 const isSetLike = (expression: Expression) =>
   expression.kind === 'set-operation' || expression.kind === 'named-set';
@@ -222,10 +231,15 @@ function isSameAsRealSet(gold: Expression, answer: Expression, decimals: number)
     gold.kind === 'set-operation' &&
     !answer.items.some(({ kind }) => kind === 'relation');
   const [right, given] = [realSetOf(gold), realSetOf(isListed ? { ...answer, kind: 'set' } : answer)];
-  if (given === undefined) return false;
-  if (right !== undefined) return isSameRealSet(right, given, decimals);
-  return gold.kind === 'relation' && isSolution(gold, given);
+  if (right && given) return isSameRealSet(right, given, decimals);
+  if (right) return answer.kind === 'relation' && isAbsolute(answer) && isSolution(answer, right);
+  return given !== undefined && gold.kind === 'relation' && isSolution(gold, given);
 }
+
+/** `|x| > 3` is how a solution may be written; `x^2 > 9` is the question again. */
+const isAbsolute = ({ sides }: Relation) =>
+  sides.some((side) => side.kind === 'call' && side.name === 'abs') &&
+  sides.every((side) => side.kind !== 'power' && side.kind !== 'sum');
 
 /** Sets with letters in them, part by part. */
 function isSameSetOperation(gold: Expression, answer: Expression, decimals: number): boolean {
