@@ -235,6 +235,7 @@ typedef struct {
   int64_t tokens, heads, kvHeads, headDim, rows, qStride, kStride, vStride;
   int64_t group, padded, panels, longest, tileTokens, tileBytes;
   float scale;
+  int full; // a row's tokens see all of their row
   const float *q, *k, *v, *out, *dout, *logsumexp;
   float *outWritten, *logsumexpWritten, *dq, *dk, *dv;
   Row *row;
@@ -261,6 +262,7 @@ static void take_rows(Call *call, RowsJob *job, const int32_t **lists) {
   job->vStride = take_stride(call, times(job->kvHeads, job->headDim));
   job->scale = take_float(call);
   for (int i = 0; i < 4; i++) lists[i] = take_ints(call, job->rows);
+  job->full = take_flag(call);
 }
 
 /* Copies row `r`, or reports what is wrong with it. */
@@ -332,7 +334,7 @@ static void attention_chunk(void *data, int64_t chunk, int thread) {
   int64_t tile = job->tiles - 1 - chunk / job->kvHeads, head = chunk % job->kvHeads;
   Row row = job->row[job->chunkRow[tile]];
   int64_t first = job->chunkFirst[tile], tokens = least(job->tileTokens, row.length - first);
-  int64_t group = job->group, own = first + tokens;
+  int64_t group = job->group, own = job->full ? row.length : first + tokens;
   AttentionTile t;
   lay_out(&t, job->tile + thread * job->tileBytes, job->tileTokens * group, job->headDim, job->longest,
           divide_up(job->longest, PANEL) + 4, 2);
@@ -343,7 +345,7 @@ static void attention_chunk(void *data, int64_t chunk, int thread) {
       copy_scaled(t.q + (token * group + h) * t.padded,
                   job->q + (row.start + first + token) * job->qStride + (head * group + h) * job->headDim,
                   job->headDim, t.padded, job->scale);
-      t.visible[token * group + h] = (int32_t)(row.prefixLength + first + token + 1);
+      t.visible[token * group + h] = (int32_t)(row.prefixLength + (job->full ? own : first + token + 1));
     }
   const float *panels = job->keyPanels + head * job->panels * PANEL * job->headDim;
   t.panels = add_panels(&t, 0, panels, row.prefixStart, row.prefixLength, 0);
@@ -529,14 +531,15 @@ static void backward_row(RowsJob *job, BackwardTile *t, Row row, int64_t head) {
       for (int64_t j = 0; j < padded; j += LANES) store(t->dq + i * padded + j, (vec){0});
     }
     // Blocks end at multiples of PANEL, so that a panel is scored once.
-    int64_t prefixEnd = row.prefixStart + row.prefixLength, ownEnd = row.start + first + tokens;
+    int64_t prefixEnd = row.prefixStart + row.prefixLength;
+    int64_t ownEnd = row.start + (job->full ? row.length : first + tokens);
     for (int64_t start = row.prefixStart, end; row.prefixLength && start < prefixEnd; start = end) {
       end = least(prefixEnd, start / PANEL * PANEL + KEY_BLOCK);
       backward_block(job, t, head, rows, start, end, end - start);
     }
     for (int64_t start = row.start, end; start < ownEnd; start = end) {
       end = least(ownEnd, start / PANEL * PANEL + KEY_BLOCK);
-      backward_block(job, t, head, rows, start, end, row.start + first + 1 - start);
+      backward_block(job, t, head, rows, start, end, job->full ? end - start : row.start + first + 1 - start);
     }
     for (int64_t i = 0; i < rows; i++) {
       int64_t token = row.start + first + i / group, h = head * group + i % group;

@@ -306,6 +306,61 @@ static int32_t op_siluMultiplyBackward(Call *call) {
   return 0;
 }
 
+// GELU by the error function: x·Φ(x), Φ(x) = (1 + erf(x/√2)) / 2. The error function is Abramowitz and Stegun's 7.1.26,
+// right to 1.5e-7.
+typedef struct {
+  const float *x, *dout;
+  float *out;
+  int64_t count;
+} GeluJob;
+
+INLINE vec normal_share(vec x) {
+  vec size = maximum(x, -x) * 0.70710678f;
+  vec t = 1.0f / (1.0f + 0.3275911f * size);
+  vec tail = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+  vec half = 0.5f * tail * exponential(maximum(splat(-87.0f), -size * size));
+  return choose(x < 0, half, 1.0f - half);
+}
+static void gelu_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  GeluJob *job = data;
+  int64_t end = least(job->count, (chunk + 1) * ELEMENTS);
+  for (int64_t i = chunk * ELEMENTS; i < end; i += LANES) {
+    vec x = load_some(job->x + i, end - i, 0);
+    store_some(job->out + i, x * normal_share(x), end - i);
+  }
+}
+/* dx = dout · (Φ(x) + x·φ(x)) */
+static void gelu_backward_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  GeluJob *job = data;
+  int64_t end = least(job->count, (chunk + 1) * ELEMENTS);
+  for (int64_t i = chunk * ELEMENTS; i < end; i += LANES) {
+    vec x = load_some(job->x + i, end - i, 0), slope = load_some(job->dout + i, end - i, 0);
+    vec density = 0.39894228f * exponential(maximum(splat(-87.0f), -0.5f * x * x));
+    store_some(job->out + i, slope * (normal_share(x) + x * density), end - i);
+  }
+}
+static int32_t op_gelu(Call *call) {
+  GeluJob job = {0};
+  job.count = take_size(call);
+  job.x = take_floats(call, job.count);
+  job.out = take_floats(call, job.count);
+  if (call->error) return call->error;
+  parallel(call->context, divide_up(job.count, ELEMENTS), gelu_chunk, &job);
+  return 0;
+}
+static int32_t op_geluBackward(Call *call) {
+  GeluJob job = {0};
+  job.count = take_size(call);
+  job.x = take_floats(call, job.count);
+  job.dout = take_floats(call, job.count);
+  job.out = take_floats(call, job.count);
+  if (call->error) return call->error;
+  parallel(call->context, divide_up(job.count, ELEMENTS), gelu_backward_chunk, &job);
+  return 0;
+}
+
 typedef struct {
   const float *a, *b;
   float *out;

@@ -10,13 +10,14 @@ import { type Gateway, gateway } from '../gateway/gateway.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { checkLogprobs } from '../inference/check-server.ts';
 import type { Clock } from '../lib/clock.ts';
+import { readImageProcessor } from '../lib/images/processor.ts';
 import { hashSeed } from '../lib/random.ts';
 import { keepNamedSecrets } from '../lib/secrets.ts';
 import { isOffPolicy } from '../modes/mode.ts';
 import { describeOptions } from '../options/describe.ts';
 import type { ResolvedOptions } from '../options.ts';
 import { openDoor } from '../serve/endpoint/door.ts';
-import { type ImageBlobs, imageBlobs, pixelsPerTokenOf } from '../services/image-blobs.ts';
+import { type ImageBlobs, imageBlobs } from '../services/image-blobs.ts';
 import type { Algorithm, CriticOptions } from '../training/algorithm.ts';
 import { USUAL } from '../training/algorithm-settings.ts';
 import { checkAlgorithm } from '../training/check-algorithm.ts';
@@ -76,8 +77,8 @@ export async function openParts<T extends object>(
   });
   // Only now: a model that is not found leaves no trace.
   const opened: { close(): Promise<void> }[] = [await lockRun(options.runDir)];
-  const pixelsPerToken = await pixelsPerTokenOf(model);
-  const images = imageBlobs(runPaths(options.runDir).blobs, { pixelsPerToken });
+  const processor = readImageProcessor(model);
+  const images = imageBlobs(runPaths(options.runDir).blobs, { processor });
   const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;
     opened.push(ready);

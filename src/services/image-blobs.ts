@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatasetError } from '../errors.ts';
 import { makeFolder, writeFileAtomically } from '../lib/files.ts';
+import { type ImageProcessor, imageTokens } from '../lib/images/processor.ts';
 import type { ImageRef } from '../types.ts';
 
 /** The bytes of an image, or the path of its file. */
@@ -19,11 +20,20 @@ export interface ImageBlobs {
 /** Side of a token in pixels where nothing else is said: Qwen's vision models merge 2 × 2 patches of 14. */
 const PIXELS_PER_TOKEN = 28;
 
+/** How many tokens an image takes: as the model's own processor says, or about as many as its size in pixels. */
+export interface ImageBlobsOptions {
+  readonly processor?: ImageProcessor | undefined;
+  readonly pixelsPerToken?: number | undefined;
+}
+
 /** Stores images in a folder under the hash of their content. */
 export function imageBlobs(
   folder: string,
-  { pixelsPerToken = PIXELS_PER_TOKEN }: { readonly pixelsPerToken?: number | undefined } = {},
+  { processor, pixelsPerToken = PIXELS_PER_TOKEN }: ImageBlobsOptions = {},
 ): ImageBlobs {
+  const side = (pixels: number) => Math.max(1, Math.round(pixels / pixelsPerToken));
+  const tokensOf = (size: Pick<ImageRef, 'width' | 'height'>) =>
+    processor ? imageTokens(processor, size) : side(size.width) * side(size.height);
   const kept = new Map<string, Promise<void>>();
   const keep = async (file: string, bytes: Uint8Array) => {
     const isThere = await access(file).then(
@@ -37,6 +47,7 @@ export function imageBlobs(
   return {
     put: async (source) => {
       const { bytes, found } = await readImage(source);
+      const tokens = tokensOf(found);
       const blob = createHash('sha256').update(bytes).digest('hex');
       const writing = kept.get(blob) ?? keep(join(folder, blob), bytes);
       kept.set(blob, writing);
@@ -44,8 +55,7 @@ export function imageBlobs(
         kept.delete(blob);
         throw error;
       });
-      const side = (pixels: number) => Math.max(1, Math.round(pixels / pixelsPerToken));
-      return { blob, ...found, tokens: side(found.width) * side(found.height) };
+      return { blob, ...found, tokens };
     },
     read: ({ blob }) => readFile(join(folder, blob)),
   };
@@ -54,18 +64,16 @@ export function imageBlobs(
 /** For work outside of a run: a folder of this machine, which all such work shares. */
 export const temporaryImages = (): ImageBlobs => imageBlobs(join(tmpdir(), 'rollcall-images'));
 
-/** Settings of the model's own image processor, under Qwen's names; undefined where it has none. */
-export async function pixelsPerTokenOf(model: string): Promise<number | undefined> {
-  const text = await readFile(join(model, 'preprocessor_config.json'), 'utf8').catch(() => '{}');
-  const { patch_size: patch, merge_size: merge } = JSON.parse(text) as Record<string, unknown>;
-  return typeof patch === 'number' && typeof merge === 'number' ? patch * merge : undefined;
-}
-
 /** The bytes of an image and what they say about it; throws a DatasetError for what is not an image. */
 export async function readImage(source: ImageSource) {
   const bytes = await bytesOf(source);
   const found = describeImage(bytes);
-  if (found) return { bytes, found };
+  if (found && found.width > 0 && found.height > 0) return { bytes, found };
+  if (found) {
+    throw new DatasetError(
+      `${placeOf(source)} is an image of ${found.width} × ${found.height} pixels; it needs some`,
+    );
+  }
   throw new DatasetError(
     `${placeOf(source)} is not a known kind of image: it begins with ${JSON.stringify(startOf(bytes))}; ` +
       'use PNG, JPEG, GIF or WebP',

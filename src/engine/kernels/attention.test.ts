@@ -14,18 +14,19 @@ interface Shape {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headDim: number;
+  readonly full?: boolean;
 }
 
 /** Attention as its formula says, in double: softmax(q·k / √headDim)·v over the visible tokens. */
 function reference(shape: Shape, rows: readonly PackedRow[], q: number[], k: number[], v: number[]) {
-  const { tokens, heads, kvHeads, headDim } = shape;
+  const { tokens, heads, kvHeads, headDim, full } = shape;
   const out = Array.from({ length: tokens * heads * headDim }, () => 0);
   const logsumexp = Array.from({ length: tokens * heads }, () => 0);
   for (const row of rows) {
     for (let i = 0; i < row.length; i++) {
       const visible = [
         ...Array.from({ length: row.prefixLength }, (_, j) => row.prefixStart + j),
-        ...Array.from({ length: i + 1 }, (_, j) => row.start + j),
+        ...Array.from({ length: full ? row.length : i + 1 }, (_, j) => row.start + j),
       ];
       for (let h = 0; h < heads; h++) {
         const kv = Math.floor(h / (heads / kvHeads));
@@ -97,10 +98,10 @@ await onEveryBuild((kernels, tensors) => {
     return { ...call, out, logsumexp };
   }
 
-  test('attention over packed rows with shared prefixes equals its formula', () => {
+  test('attention over packed rows with shared prefixes, causal or full, equals its formula', () => {
     fc.assert(
-      fc.property(layouts, headShapes, ({ rows, tokens }, [heads, kvHeads, headDim]) => {
-        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim! };
+      fc.property(layouts, headShapes, fc.boolean(), ({ rows, tokens }, [heads, kvHeads, headDim], full) => {
+        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim!, full };
         const q = randomFloats(tokens * heads! * headDim!, 1, 3);
         const [k, v] = [
           randomFloats(tokens * kvHeads! * headDim!, 2, 3),
@@ -145,6 +146,13 @@ await onEveryBuild((kernels, tensors) => {
           { start: 15, length: 5, prefixStart: 1, prefixLength: 9 },
         ],
       ],
+      [
+        { tokens: 19, heads: 2, kvHeads: 1, headDim: 4, full: true },
+        [
+          { start: 1, length: 7, prefixStart: 0, prefixLength: 0 },
+          { start: 8, length: 11, prefixStart: 1, prefixLength: 7 },
+        ],
+      ],
     ];
     for (const [shape, rows] of cases) {
       const { tokens, heads, kvHeads, headDim } = shape;
@@ -177,8 +185,10 @@ await onEveryBuild((kernels, tensors) => {
       })),
     }));
     fc.assert(
-      fc.property(fc.oneof(layouts, bigger), headShapes, ({ rows, tokens }, [heads, kvHeads, headDim]) => {
-        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim! };
+      fc.property(fc.oneof(layouts, bigger), headShapes, fc.boolean(), (layout, sizes, full) => {
+        const { rows, tokens } = layout;
+        const [heads, kvHeads, headDim] = sizes;
+        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim!, full };
         if (tokens * heads! * headDim! > 10_000) return;
         const q = randomFloats(tokens * heads! * headDim!, 11, 2);
         const [k, v] = [

@@ -169,6 +169,12 @@ export class KernelSet implements Kernels {
   siluMultiplyBackward(a: Args<'siluMultiplyBackward'>) {
     this.#call('siluMultiplyBackward', a.rows, a.width, a.stride, a.gate, a.up, a.dout, a.dgate, a.dup);
   }
+  gelu(a: Args<'gelu'>) {
+    this.#call('gelu', a.count, a.x, a.out);
+  }
+  geluBackward(a: Args<'geluBackward'>) {
+    this.#call('geluBackward', a.count, a.x, a.dout, a.dx);
+  }
   add(a: Args<'add'>) {
     this.#call('add', a.count, a.a, a.b, a.out);
   }
@@ -262,5 +268,5 @@ export class KernelSet implements Kernels {
 function rowsOf(a: AttentionShape) {
   const scale = a.scale ?? 1 / Math.sqrt(a.headDim || 1);
   const shape = [a.tokens, a.heads, a.kvHeads, a.headDim, a.rows, a.qStride, a.kStride, a.vStride] as const;
-  return [...shape, scale, a.rowStart, a.rowLength, a.prefixStart, a.prefixLength] as const;
+  return [...shape, scale, a.rowStart, a.rowLength, a.prefixStart, a.prefixLength, a.full ? 1 : 0] as const;
 }

@@ -193,6 +193,10 @@ export interface LayerOps {
     width: number;
     stride?: number;
   }): void;
+  /** out = x·Φ(x), the GELU of the error function. out may be x. */
+  gelu(args: { x: Pointer; out: Pointer; count: number }): void;
+  /** dx from dout and the forward's x; dx may be dout. */
+  geluBackward(args: { x: Pointer; dout: Pointer; dx: Pointer; count: number }): void;
   /** out = a + b; any may be the same. */
   add(args: { a: Pointer; b: Pointer; out: Pointer; count: number }): void;
   /** out = a · b elementwise. */
@@ -208,7 +212,7 @@ export interface LayerOps {
 }
 
 /**
- * Causal grouped-query attention over packed rows of different lengths. q is [tokens, heads·headDim], k and v are
+ * Grouped-query attention, causal unless `full`, over packed rows of different lengths. q is [tokens, heads·headDim], k and v are
  * [tokens, kvHeads·headDim] (strides apart), query head h reads K/V head floor(h / (heads / kvHeads)).
  *
  * Row r is tokens [rowStart[r], rowStart[r] + rowLength[r]). Its queries see its own tokens up to themselves and,
@@ -225,6 +229,8 @@ export interface AttentionShape {
   rowLength: Pointer;
   prefixStart: Pointer;
   prefixLength: Pointer;
+  /** Not causal: every token of a row sees all of its row. */
+  full?: boolean;
   /** Default 1 / √headDim. */
   scale?: number;
   qStride?: number;

@@ -239,6 +239,35 @@ await onEveryBuild((kernels, tensors) => {
     tensors.free();
   });
 
+  test('gelu and its gradient', () => {
+    // Φ by Simpson's rule on the density, from far below.
+    const density = (x: number) => Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI);
+    const share = (x: number) => {
+      const [from, steps] = [-9, 400];
+      const width = (x - from) / steps;
+      let sum = density(from) + density(x);
+      for (let i = 1; i < steps; i++) sum += (i % 2 ? 4 : 2) * density(from + i * width);
+      return (sum * width) / 3;
+    };
+    for (const count of [1, 7, 16, 61]) {
+      const [x, dout] = [randomFloats(count, 20, 6), randomFloats(count, 21)];
+      const [out, dx] = [tensors.blank(count), tensors.blank(count)];
+      kernels.gelu({ x: tensors.floats(x), out, count });
+      kernels.geluBackward({ x: tensors.floats(x), dout: tensors.floats(dout), dx, count });
+      const value = () => x.map((one) => one * share(one));
+      expectClose(tensors.read(out, count), value(), 1e-6);
+      expectClose(
+        tensors.read(dx, count),
+        numericalGradient(() => dot(value(), dout), x),
+        1e-5,
+      );
+    }
+    const [wide, out] = [[-1e4, -40, 0, 40, 1e4], tensors.blank(5)];
+    kernels.gelu({ x: tensors.floats(wide), out, count: 5 });
+    expectClose(tensors.read(out, 5), [0, 0, 0, 40, 1e4], 1e-9);
+    tensors.free();
+  });
+
   test('elementwise ops do what their names say, at any length', () => {
     fc.assert(
       fc.property(fc.oneof(size, fc.constantFrom(16384, 16385, 40001)), (count) => {

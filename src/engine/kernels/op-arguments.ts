@@ -4,7 +4,7 @@ import { DETAILS } from './backend.ts';
 const CACHE =
   'blocks blockTokens kvHeads headDim sequenceCount blocksPerSequence tokens keys values blockTable sequences positions';
 const ROWS =
-  'tokens heads kvHeads headDim rows qStride kStride vStride scale rowStart rowLength prefixStart prefixLength';
+  'tokens heads kvHeads headDim rows qStride kStride vStride scale rowStart rowLength prefixStart prefixLength full';
 
 /** The arguments of every op in the order in which C takes them. */
 const NAMES = {
@@ -20,6 +20,8 @@ const NAMES = {
   rope: 'rows heads headDim stride tableRows inverse x positions cos sin',
   siluMultiply: 'rows width stride gate up out',
   siluMultiplyBackward: 'rows width stride gate up dout dgate dup',
+  gelu: 'count x out',
+  geluBackward: 'count x dout dx',
   add: 'count a b out',
   multiply: 'count a b out',
   axpy: 'count alpha x y',

@@ -1,0 +1,36 @@
+/** From an image file's bytes to pixels: PNG by png.ts, JPEG by jpeg-js, which is JavaScript alone. */
+import jpeg from 'jpeg-js';
+import type { Pixels } from './pixels.ts';
+import { decodePng } from './png.ts';
+
+/** More would take gigabytes once it is patches. */
+const MOST_PIXELS = 64 * 2 ** 20;
+
+/** Throws an Error whose message says what is wrong; the caller names the image. */
+export function decodeImage(bytes: Uint8Array, mime: string): Pixels {
+  if (mime === 'image/png') {
+    const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    if (view.length >= 24) checkSize(view.readUInt32BE(16), view.readUInt32BE(20));
+    return decodePng(bytes);
+  }
+  if (mime === 'image/jpeg') return decodeJpeg(bytes);
+  throw new Error(`${mime} cannot be decoded here; PNG and JPEG can`);
+}
+
+export function checkSize(width: number, height: number): void {
+  if (width === 0 || height === 0) throw new Error(`it is ${width} × ${height} pixels; it needs some`);
+  if (width * height > MOST_PIXELS) {
+    throw new Error(`it is ${width} × ${height} pixels; ${MOST_PIXELS} are the most that is decoded`);
+  }
+}
+
+function decodeJpeg(bytes: Uint8Array): Pixels {
+  const { width, height, data } = jpeg.decode(bytes, {
+    useTArray: true,
+    formatAsRGBA: false,
+    maxResolutionInMP: MOST_PIXELS / 1e6,
+    maxMemoryUsageInMB: 1024,
+  });
+  checkSize(width, height);
+  return { width, height, rgb: data };
+}
