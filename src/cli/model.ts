@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { loadChatFormat } from '../chat/model-files.ts';
+import { type ConvertOptions, convertGguf } from '../engine/gguf/convert.ts';
 import type { ModelConfig } from '../engine/model/config.ts';
 import { createModel, MODEL_SIZES, type ModelSize } from '../engine/model/create.ts';
 import { inspectModel } from '../engine/model/inspect.ts';
@@ -51,6 +52,19 @@ export function registerModel(program: Command): void {
       'copies a model and gives call tokens that were never trained the mean row of their spelling',
     )
     .action(mendModel);
+  model
+    .command('convert <file> <directory>')
+    .description('writes the model of a GGUF file as a folder of safetensors with its tokenizer')
+    .addOption(
+      new Option('--precision <precision>', 'of the weights')
+        .choices(['float32', 'bfloat16'])
+        .default('float32'),
+    )
+    .option('--tokenizer <dir>', "the folder of the model's own tokenizer (default: the one in the file)")
+    .action((file: string, directory: string, options: ConvertOptions) => {
+      convertGguf(file, directory, options);
+      showModel(directory, false);
+    });
 }
 
 async function mendModel(directory: string, out: string): Promise<void> {

@@ -1,0 +1,144 @@
+/** A GGUF file as a model folder in the Hugging Face layout, which everything else here reads. */
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { ConfigError } from '../../errors.ts';
+import { type ModelConfig, parseModelConfig } from '../model/config.ts';
+import { FileSet, TOKENIZER_FILES } from '../model/files.ts';
+import { weightSpecs } from '../model/weights.ts';
+import { encodeTensor } from '../safetensors.ts';
+import { GgufFile } from './file.ts';
+import { tokenizerFiles } from './tokenizer.ts';
+
+export interface ConvertOptions {
+  readonly precision: 'float32' | 'bfloat16';
+  /** A folder with the model's own tokenizer, if the file's cannot be read. */
+  readonly tokenizer?: string | undefined;
+}
+
+/** Writes the folder and returns its config. */
+export function convertGguf(path: string, directory: string, options: ConvertOptions): ModelConfig {
+  if (existsSync(join(directory, 'config.json'))) {
+    throw new ConfigError(`${directory} already holds a model; choose another folder`);
+  }
+  const file = new GgufFile(path);
+  try {
+    const json = { ...configJson(file), torch_dtype: options.precision };
+    const config = parseModelConfig(json, path);
+    mkdirSync(directory, { recursive: true });
+    const files = new FileSet(directory);
+    if (options.tokenizer) files.copy(options.tokenizer, TOKENIZER_FILES);
+    else {
+      for (const [name, content] of Object.entries(tokenizerFiles(file)))
+        files.text(name, `${JSON.stringify(content)}\n`);
+    }
+    files.text('config.json', `${JSON.stringify(json, null, 2)}\n`);
+    const tensors = readModel(file, config).map(({ name, shape, data }) => {
+      if (options.precision === 'float32') return { name, shape, data };
+      const bytes = encodeTensor(data, 'BF16');
+      return { name, shape, data: new Uint16Array(bytes.buffer, bytes.byteOffset, data.length) };
+    });
+    files.tensors('model.safetensors', tensors);
+    files.commit();
+    return config;
+  } finally {
+    file.close();
+  }
+}
+
+/** What GGUF calls a model's fields, in the words of `config.json`. */
+function configJson(file: GgufFile): Record<string, unknown> {
+  const family = file.metadata.get('general.architecture');
+  const field = (name: string) => file.metadata.get(`${String(family)}.${name}`);
+  const token = (name: string) => file.metadata.get(`tokenizer.ggml.${name}_token_id`);
+  const heads = field('attention.head_count');
+  const scaling = field('rope.scaling.type');
+  return {
+    architectures: [ARCHITECTURES[String(family)]],
+    model_type: family,
+    vocab_size: file.tensors.get('token_embd.weight')?.shape[0],
+    hidden_size: field('embedding_length'),
+    num_hidden_layers: field('block_count'),
+    num_attention_heads: heads,
+    num_key_value_heads: field('attention.head_count_kv') ?? heads,
+    head_dim: field('attention.key_length') ?? Number(field('embedding_length')) / Number(heads),
+    intermediate_size: field('feed_forward_length'),
+    max_position_embeddings: field('context_length'),
+    hidden_act: 'silu',
+    rms_norm_eps: roundTrip(field('attention.layer_norm_rms_epsilon')),
+    rope_theta: roundTrip(field('rope.freq_base') ?? 10000),
+    // Llama 3's scaling is a tensor of factors.
+    ...(file.tensors.has('rope_freqs.weight') ? { rope_scaling: { rope_type: 'llama3' } } : {}),
+    ...(scaling === undefined || scaling === 'none' ? {} : { rope_scaling: { rope_type: scaling } }),
+    ...(Number(field('expert_count') ?? 0) > 0 ? { num_experts: field('expert_count') } : {}),
+    tie_word_embeddings: !file.tensors.has('output.weight'),
+    ...(token('bos') === undefined ? {} : { bos_token_id: token('bos') }),
+    ...(token('eos') === undefined ? {} : { eos_token_id: token('eos') }),
+  };
+}
+
+const ARCHITECTURES: Readonly<Record<string, string>> = {
+  llama: 'LlamaForCausalLM',
+  qwen2: 'Qwen2ForCausalLM',
+  qwen3: 'Qwen3ForCausalLM',
+};
+
+/** The shortest decimal of an f32: 1e-5 is stored as 9.999999747378752e-06. */
+const roundTrip = (value: unknown) => (typeof value === 'number' ? Number(value.toPrecision(7)) : value);
+
+function readModel(file: GgufFile, config: ModelConfig) {
+  return weightSpecs(config).map((spec) => {
+    const name = ggufName(spec.name);
+    const stored = file.tensors.get(name);
+    if (!stored) throw new ConfigError(`${file.path}: tensor ${name} is missing`);
+    if (stored.shape.join() !== spec.shape.join()) {
+      throw new ConfigError(
+        `${file.path}: tensor ${name} has shape [${stored.shape.join(', ')}]; its metadata asks for [${spec.shape.join(', ')}]`,
+      );
+    }
+    const data = file.read(name);
+    const heads = rotatedHeads(spec.name, config);
+    return { name: spec.name, shape: spec.shape, data: heads ? halvesFirst(data, heads, config) : data };
+  });
+}
+
+/** How many heads of a matrix are rotated and stored in GGUF's order. */
+function rotatedHeads(name: string, { family, heads, kvHeads }: ModelConfig): number | undefined {
+  if (family !== 'llama') return undefined;
+  if (name.includes('.q_proj.')) return heads;
+  return name.includes('.k_proj.') ? kvHeads : undefined;
+}
+
+/** GGUF's Llama has the two rows of a rotated pair side by side; Hugging Face has them half a head apart. */
+function halvesFirst(data: Float32Array, heads: number, { headSize }: ModelConfig): Float32Array {
+  const width = data.length / (heads * headSize);
+  const result = new Float32Array(data.length);
+  for (let row = 0; row < heads * headSize; row++) {
+    const place = row % headSize;
+    const from = row - place + 2 * (place % (headSize / 2)) + (place < headSize / 2 ? 0 : 1);
+    result.set(data.subarray(from * width, (from + 1) * width), row * width);
+  }
+  return result;
+}
+
+const PLACES: Readonly<Record<string, string>> = {
+  'model.embed_tokens': 'token_embd',
+  'model.norm': 'output_norm',
+  lm_head: 'output',
+  input_layernorm: 'attn_norm',
+  post_attention_layernorm: 'ffn_norm',
+  'self_attn.q_proj': 'attn_q',
+  'self_attn.k_proj': 'attn_k',
+  'self_attn.v_proj': 'attn_v',
+  'self_attn.o_proj': 'attn_output',
+  'self_attn.q_norm': 'attn_q_norm',
+  'self_attn.k_norm': 'attn_k_norm',
+  'mlp.gate_proj': 'ffn_gate',
+  'mlp.up_proj': 'ffn_up',
+  'mlp.down_proj': 'ffn_down',
+};
+
+/** `model.layers.3.mlp.up_proj.weight` → `blk.3.ffn_up.weight` */
+function ggufName(name: string): string {
+  const [, layer, module, kind] = /^(?:model\.layers\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(name)!;
+  return `${layer === undefined ? '' : `blk.${layer}.`}${PLACES[module!]}.${kind}`;
+}
