@@ -83,7 +83,7 @@ const PARTS: readonly (readonly [string, string])[] = [
   ['AgentLoop, AgentLoopBase, AgentLoopWorker', 'Agent (`agent()`, `toolLoop()`)'],
   ['AsyncLLMServerManager, LLMServerClient', 'Gateway'],
   ['AsyncServer, SGLangHttpServer', 'Server (`InferenceServer`)'],
-  ['ChatModel, ReactAgentLoop (LangGraph)', 'Agent around `model.chat()`'],
+  ['ChatModel, ReactAgentLoop (LangGraph)', '`chatModel` of `rollcall/langchain`; `react_agent`'],
   ['BaseTool: create, execute, calc_reward, release', 'Tool: `open`, `run`, `score`, `close`'],
   ['OpenAIFunctionToolSchema', '`ToolSchema`'],
   ['BaseInteraction', 'simulated user'],

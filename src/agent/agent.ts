@@ -64,6 +64,10 @@ export interface Agent<T = Task> {
   /** Attempts in progress at once, if it is fewer than the run's `concurrency`: an agent may be a process. */
   readonly atOnce?: number;
   run(context: AgentContext<T>): Promise<void>;
+  /** Throws a ConfigError for a task that it cannot run: asked before the run starts. */
+  check?(task: T): void;
+  /** Loads what it needs beside this package; rejects where that is not installed. Asked before the run starts. */
+  prepare?(): Promise<void>;
 }
 
 /** Options of an agent beside its function. */

@@ -1,10 +1,13 @@
 import type { SampleOptions } from '../chat/reply-sampler.ts';
 import type { Message, ToolSchema } from '../types.ts';
+import type { Tool } from './tool.ts';
 
 /** What a framework or an outside client asks for: a reply to a whole list of messages. */
 export interface ServeRequest {
   readonly messages: readonly Message[];
   readonly toolSchemas: readonly ToolSchema[];
+  /** Those of `toolSchemas` that the trajectory itself runs, when the framework asks for it. */
+  readonly tools?: readonly Tool[];
   /** Its `signal` gives the reply up: what was sampled so far is recorded, and not trained. */
   readonly sampling: SampleOptions;
   /** Ids of the calls whose tool failed. */

@@ -66,6 +66,7 @@ export async function assembleRun(
         warn(`${rows.name}: ${checked} of ${rows.length} rows were checked, evenly spread`);
     }
     await scored.prepare();
+    await agent.prepare();
     const options: TrainOptions<TaskRow> = {
       ...plainOf(run),
       steps: run.epochs === null ? run.steps : Math.floor((run.epochs * tasks.length) / run.tasksPerStep),

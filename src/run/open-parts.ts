@@ -69,6 +69,7 @@ export async function openParts<T extends object>(
   const from: ServerFactory = options.servers ?? embedded().servers;
   const trainers: TrainerFactory = options.trainer ?? embedded().trainer;
   const hasTools = options.agent.tools.length > 0;
+  await options.agent.prepare?.();
   const { directory: model, format } = await openChatFormat(options.model, {
     trustPrompt: options.trustPrompt,
     tools: hasTools,

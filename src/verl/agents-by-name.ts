@@ -1,9 +1,10 @@
 /**
  * Agents chosen per task by name, as verl's `agent_name` column does: `single_turn_agent`, `tool_agent` (also
- * `tool_agent_loop`), `react_agent`, and those of an agent-loop file. A batch may mix them.
+ * `tool_agent_loop`), `react_agent` (a graph of LangGraph), and those of an agent-loop file. A batch may mix them.
  */
 
 import { type Agent, agent } from '../agent/agent.ts';
+import { reactAgent } from '../agent/react-agent.ts';
 import type { Stop } from '../agent/stops.ts';
 import type { Tool } from '../agent/tool.ts';
 import { singleTurn, type ToolLoopOptions, toolLoop } from '../agent/tool-loop.ts';
@@ -20,14 +21,14 @@ export interface BuiltInAgentOptions<T> {
   readonly userOf?: NonNullable<ToolLoopOptions<T>['userOf']>;
 }
 
-/** The names that verl registers; ReAct is the tool loop for now. */
+/** The names that verl registers. `react_agent` needs LangGraph, once a task names it. */
 export function builtInAgents<T = Task>(options: BuiltInAgentOptions<T>): Record<string, Agent<T>> {
   const { prompt } = options;
   return {
     single_turn_agent: singleTurn<T>({ prompt, name: 'single_turn_agent' }),
     tool_agent: toolLoop<T>({ ...options, name: 'tool_agent' }),
     tool_agent_loop: toolLoop<T>({ ...options, name: 'tool_agent_loop' }),
-    react_agent: toolLoop<T>({ ...options, name: 'react_agent' }),
+    react_agent: reactAgent<T>({ ...options, name: 'react_agent' }),
   };
 }
 

@@ -74,6 +74,8 @@ export interface OpenedAgent {
   readonly agent: Agent<TaskRow>;
   /** Throws a ConfigError for a task that asks for a tool or a simulated user that does not exist. */
   check(task: TaskRow): void;
+  /** Loads what the agents of the checked tasks need; rejects where that is not installed. */
+  prepare(): Promise<void>;
   /** Ends tool servers. */
   close(): Promise<void>;
 }
@@ -110,14 +112,21 @@ export async function openDescribedAgent(options: DescribedAgentOptions): Promis
       });
     }
     const chosen = agentsByName<TaskRow>({ agents, default: fallback, ...(warn && { warn }) });
+    const used = new Set<Agent<TaskRow>>();
     const check = (task: TaskRow) => {
       userOf(task);
       const name = task.agentName ?? fallback;
-      const { tools } = findAgent(agents, name);
+      const named = findAgent(agents, name);
+      const { tools } = named;
+      used.add(named);
+      named.check?.(task);
       checkOffered(task, name, tools, box.tools);
       for (const one of tools) if (task.tools?.includes(one.name) ?? true) one.check(task);
     };
-    return { agent: chosen, check, close: box.close };
+    const prepare = async () => {
+      for (const one of used) await one.prepare?.();
+    };
+    return { agent: chosen, check, prepare, close: box.close };
   } catch (error) {
     await box.close();
     throw error;

@@ -1,4 +1,5 @@
 /** Tool files and agent-loop settings as verl's examples write them, opened from data and run: scripted, and on the engine. */
+import { execFileSync } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -167,6 +168,44 @@ test('what cannot be opened is refused by name', async () => {
   );
   await expect(refused('tools.names=[calculater]')).rejects.toThrow(
     /there is no tool calculater; given are none/,
+  );
+});
+
+test('rows of react_agent need LangGraph before the run starts, and have no simulated user', async () => {
+  const hooks = `export const resolve = (name, context, next) => {
+    if (name !== '@langchain/langgraph') return next(name, context);
+    throw Object.assign(new Error("Cannot find package '" + name + "'"), { code: 'ERR_MODULE_NOT_FOUND' });
+  }`;
+  const script = `
+    import { register } from 'node:module';
+    register('data:text/javascript,' + encodeURIComponent(${JSON.stringify(hooks)}));
+    const { builtInAgents } = await import('./src/verl/agents-by-name.ts');
+    const { react_agent } = builtInAgents({ prompt: '', tools: [] });
+    console.log(await react_agent.prepare().catch((error) => error.name + ': ' + error.message));`;
+  const node = ['--import', './bin/register.js', '--input-type=module', '--eval', script];
+  expect(execFileSync(process.execPath, node, { encoding: 'utf8' }).trim()).toBe(
+    "ConfigError: the agent 'react_agent', a graph of LangGraph, needs packages that are not installed: " +
+      'npm install @langchain/langgraph @langchain/core',
+  );
+  await writeFile(
+    join(folder, 'needy.ts'),
+    `import { agent } from 'rollcall';
+     export const needy = { ...agent(() => {}), prepare: async () => { throw new Error('not installed'); } };`,
+  );
+  const needy = await open(await resolveRun({ overrides: ['agent.module=needy.ts#needy'] }));
+  needy.check(row({ agent_name: 'react_agent', extra_info: {} }));
+  await needy.prepare(); // for rows that were checked, and for these only
+  needy.check(row({ extra_info: {} }));
+  await expect(needy.prepare()).rejects.toThrow('not installed');
+  await writeFile(
+    join(folder, 'users.yaml'),
+    'interaction:\n  - name: gsm8k\n    class_name: verl.interactions.gsm8k_interaction.Gsm8kInteraction\n    config: {}\n',
+  );
+  const users = { file: join(folder, 'users.yaml') };
+  const opened = await open(await resolveRun({ overrides: [] }), { users });
+  const asked = { interaction_kwargs: { name: 'gsm8k', query: '', ground_truth: '72' } };
+  expect(() => opened.check(row({ agent_name: 'react_agent', extra_info: asked }))).toThrow(
+    "the row has a simulated user, which 'react_agent' has no place for; use tool_agent",
   );
 });
 

@@ -16,6 +16,7 @@ import {
 } from 'rollcall/agents';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
 import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
 
 const { tokenizer, format } = byteModel();
 const call = (name: string, given: object = {}) =>
@@ -96,8 +97,10 @@ describe('verl 1.B', () => {
   test('B2: agent_name chooses the loop per sample, a default where it is absent, an unknown one lists all', async () => {
     const { count, runs } = counted();
     const warnings: string[] = [];
+    const agents = builtInAgents({ prompt: promptOf, tools: [count] });
+    await agents.react_agent!.prepare!(); // a virtual clock does not wait for packages to load
     const mixed = agentsByName({
-      agents: builtInAgents({ prompt: promptOf, tools: [count] }),
+      agents,
       default: 'tool_agent',
       warn: (message) => warnings.push(message),
     });
@@ -274,20 +277,70 @@ describe('verl 1.B', () => {
     expect(trajectory.turns.map(({ segment }) => segment)).toEqual([0, 1]);
   });
 
-  test('B11: ReAct is the tool loop under its own name, as the recipe and its misspelling name it', async () => {
-    const { count, runs } = counted();
-    const builtIn = builtInAgents({ prompt: promptOf, tools: [count] });
-    const options = { directory: '.', tools: [count], builtIn };
+  test("B11: ReAct is a graph of LangGraph with the run's tools; it gives what the tool loop gives", async () => {
+    const scored = tool({
+      name: 'scored',
+      description: 'Half a point.',
+      input: z.object({ n: z.number() }),
+      run: ({ n }) => ({ content: `${n} counted`, reward: 0.5, metrics: { n } }),
+    });
+    const slow = tool({
+      name: 'slow',
+      description: '',
+      input: {},
+      timeoutMs: 10,
+      run: () => new Promise(() => {}),
+    });
+    const given = { prompt: promptOf, tools: [scored, slow] };
+    const builtIn = builtInAgents(given);
     for (const name of ['recipe.langgraph_agent.react_agent_loop.ReactAgentLoop', 'RectAgentLoop']) {
+      const options = { directory: '.', tools: given.tools, builtIn };
       expect(await loadAgent(name, {}, options)).toBe(builtIn.react_agent);
     }
-    const reply: ScriptedEngineOptions['reply'] = ({ turn }) => (turn === 0 ? call('count') : 'done');
-    const react = await play(builtIn.react_agent!, reply);
-    const loop = await play(builtIn.tool_agent!, reply);
-    expect(runs).toHaveLength(2);
-    expect(react.trajectory.messages.map(({ role }) => role)).toEqual(
-      loop.trajectory.messages.map(({ role }) => role),
+    await builtIn.react_agent!.prepare!();
+    const said = [
+      `${call('scored', { n: 1 })}\n${call('scored', { n: 2 })}\n${call('scored', { n: 3 })}`,
+      'Now <tool_call>{"name": "scored",</tool_call>',
+      `${call('scored', { n: 'one' })}\n${call('nowhere')}`,
+      call('slow'),
+      'done',
+    ];
+    const limits = { callsPerTurn: 2, tokensPerToolResult: 60 };
+    const compared = async (one: Agent, extra: Partial<Limits> = {}) => {
+      const { trajectory } = await play(one, ({ turn }) => said[turn]!, { limits: { ...limits, ...extra } });
+      const { id: _, ...rest } = trajectory;
+      return {
+        ...rest,
+        spans: rest.spans.map(({ name, ...span }) => ({
+          ...span,
+          name: name.replace(/^(react|tool)_agent$/, 'agent'),
+        })),
+      };
+    };
+    const react = await compared(builtIn.react_agent!);
+    expect(react).toEqual(await compared(builtIn.tool_agent!));
+    const problems = react.turns.map(({ problems: unread, toolRuns }) =>
+      [...unread, ...toolRuns.flatMap(({ problem }) => problem ?? [])].map(({ kind }) => kind),
     );
+    expect(problems).toEqual([
+      ['too-many-calls'],
+      ['malformed-call'],
+      ['bad-arguments', 'unknown-tool'],
+      ['tool-timeout'],
+      [],
+    ]);
+    expect(react.turns[0]!.toolRuns[1]).toMatchObject({
+      result: '2 counted',
+      reward: 0.5,
+      metrics: { n: 2 },
+    });
+    expect(await compared(builtIn.react_agent!, { turns: 3 })).toMatchObject({
+      end: { kind: 'truncated', why: 'turns' },
+    });
+    const stopping = builtInAgents({ ...given, stopWhen: [failedToolCalls(2)] });
+    const stopped = await compared(stopping.react_agent!);
+    expect([stopped.turns.length, stopped.extra.stoppedBy]).toEqual([2, 'failed tool calls']);
+    expect(stopped).toEqual(await compared(stopping.tool_agent!));
   });
 
   test('B12: a row may choose among the tools; prompt, parser and error list follow it', async () => {

@@ -3,7 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { AIMessage, type BaseMessage, HumanMessage, SystemMessage } from '@langchain/core/messages';
+import {
+  AIMessage,
+  type BaseMessage,
+  HumanMessage,
+  SystemMessage,
+  ToolMessage,
+} from '@langchain/core/messages';
 import { tool as langChainTool } from '@langchain/core/tools';
 import { convertToOpenAITool } from '@langchain/core/utils/function_calling';
 import { END, MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
@@ -21,6 +27,7 @@ import {
   rollout,
   type Segment,
   type Task,
+  tool,
   train,
 } from 'rollcall';
 import { languageModel } from 'rollcall/ai-sdk';
@@ -424,6 +431,39 @@ describe('verl 1.B10: LangGraph', () => {
     await fc.assert(property, { numRuns: 60 });
   });
 
+  test("a graph may run the run's own tools; a result that it changes is what the model reads, in a new segment", async () => {
+    const count = tool({
+      name: 'count',
+      description: '',
+      input: {},
+      run: () => ({ content: 'one', reward: 0.5 }),
+    });
+    const asked = async (model: AgentContext['model'], change: (answer: ToolMessage) => ToolMessage) => {
+      const policy = chatModel(model, { tools: [count] });
+      const question = new HumanMessage('go');
+      const reply = await policy.invoke([question]);
+      const [answer] = await policy.runTools(reply);
+      expect(await policy.runTools(reply)).toMatchObject([{ content: 'one' }]); // run once
+      await policy.invoke([question, reply, change(answer!)]);
+      await expect(policy.runTools(new AIMessage('mine'))).rejects.toThrow(/not a reply of the policy/);
+    };
+    const reply: ScriptedEngineOptions['reply'] = ({ turn }) => (turn === 0 ? call('count') : 'done');
+    const kept = await play(({ model }) => asked(model, (answer) => answer), reply);
+    expectExactTokens(kept.trajectory.segments, kept.engine);
+    expect(kept.trajectory.turns[0]!.toolRuns).toMatchObject([{ result: 'one', reward: 0.5 }]);
+    expect(kept.trajectory.segments.map(shown)).toEqual([
+      expect.stringContaining('<|im_start|>tool\none<|im_end|>'),
+    ]);
+    const other = (answer: ToolMessage) =>
+      new ToolMessage({ content: 'two', tool_call_id: answer.tool_call_id });
+    const changed = await play(({ model }) => asked(model, other), reply);
+    expectExactTokens(changed.trajectory.segments, changed.engine);
+    expect(changed.trajectory.segments.map(shown)).toEqual([
+      expect.stringMatching(/count(.|\n)*<\|im_end\|>$/),
+      expect.stringContaining('<|im_start|>tool\ntwo<|im_end|>'),
+    ]);
+  });
+
   test('what cannot be done is refused in words', async () => {
     const failure = async (run: (context: AgentContext<Task>) => Promise<unknown>) => {
       const { end } = (await play(run, () => 'ok')).trajectory;
@@ -436,7 +476,9 @@ describe('verl 1.B10: LangGraph', () => {
       /the last message is the assistant's; a reply answers the user or a tool/,
     );
     const image = new HumanMessage({ content: [{ type: 'image_url', image_url: 'x' }] });
-    expect(await failure(({ model }) => chatModel(model).invoke([image]))).toMatch(/reads text only/);
+    expect(await failure(({ model }) => chatModel(model).invoke([image]))).toMatch(
+      /reads text, and images that context.image\(\) has stored/,
+    );
   });
 });
 
@@ -557,7 +599,14 @@ test('verl 1.B10: only the adapters import a framework, and only their subpaths 
     filesWith(
       /from '(@langchain|@ai-sdk|@openai|langchain|ai['/])|import\('(@langchain|@ai-sdk|@openai|ai')/,
     ),
-  ).toEqual(['agent/adapters/ai-sdk.ts', 'agent/adapters/langchain.ts', 'agent/adapters/openai-agents.ts']);
+  ).toEqual([
+    'agent/adapters/ai-sdk.ts',
+    'agent/adapters/langchain.ts',
+    'agent/adapters/openai-agents.ts',
+    'agent/adapters/react-graph.ts',
+  ]);
+  expect(filesWith(/adapters\/react-graph/)).toEqual(['agent/react-agent.ts']);
+  expect(readFileSync('src/agent/react-agent.ts', 'utf8')).not.toMatch(/from '.*react-graph/); // loaded when needed
   expect(filesWith(/adapters\/(langchain|ai-sdk|openai-agents)/)).toEqual([
     'exports/ai-sdk.ts',
     'exports/langchain.ts',

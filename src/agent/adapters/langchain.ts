@@ -1,6 +1,6 @@
 /**
  * `rollcall/langchain`: the policy as a chat model of LangChain.js, so that an agent written with LangGraph.js is
- * trained as it is. Its tools run in the graph; tokens stay with the trajectory.
+ * trained as it is. Its tools run in the graph, or are the run's own; tokens stay with the trajectory.
  */
 import type { CallbackManagerForLLMRun } from '@langchain/core/callbacks/manager';
 import type { BaseLanguageModelInput } from '@langchain/core/language_models/base';
@@ -16,6 +16,8 @@ import {
   type BaseMessage,
   isAIMessage,
   isToolMessage,
+  type MessageContent,
+  ToolMessage,
 } from '@langchain/core/messages';
 import { ChatGenerationChunk, type ChatResult } from '@langchain/core/outputs';
 import type { Runnable } from '@langchain/core/runnables';
@@ -25,10 +27,12 @@ import type { ReplyPart } from '../../chat/reply-parts.ts';
 import type { SampleOptions } from '../../chat/reply-sampler.ts';
 import { ConfigError } from '../../errors.ts';
 import { pushed } from '../../lib/pushed.ts';
-import type { Message, ToolSchema } from '../../types.ts';
+import type { Content, ContentPart, ImageRef, Message, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
 import type { Limits } from '../limits.ts';
-import { replyMark } from './reply-of.ts';
+import type { Tool } from '../tool.ts';
+import { outsideId } from './outside-parts.ts';
+import { replyMark, replyOf } from './reply-of.ts';
 import { nameIn, problemId, type ServedChats, servedChats } from './served-chats.ts';
 
 /** Options of the policy as a chat model of LangChain. */
@@ -41,6 +45,8 @@ export interface ChatModelOptions extends BaseChatModelParams {
    * there.
    */
   readonly unreadableCalls?: 'answer' | 'return';
+  /** Tools of the run that are offered with every request, beside those bound; `runTools` runs them. */
+  readonly tools?: readonly Tool[];
 }
 
 interface CallOptions extends BaseChatModelCallOptions {
@@ -62,9 +68,12 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
   readonly #chats: ServedChats;
   readonly #sampling: SampleOptions;
   readonly #answersUnreadable: boolean;
+  readonly #tools: readonly Tool[];
 
-  constructor(model: Model, { sampling = {}, unreadableCalls = 'answer', ...params }: ChatModelOptions) {
+  constructor(model: Model, options: ChatModelOptions) {
+    const { sampling = {}, unreadableCalls = 'answer', tools = [], ...params } = options;
     super(params);
+    this.#tools = tools;
     this.#answersUnreadable = unreadableCalls === 'answer';
     this.#chats = servedChats(model);
     this.#sampling = sampling;
@@ -79,6 +88,29 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
     options: Partial<CallOptions> = {},
   ): Runnable<BaseLanguageModelInput, AIMessageChunk, CallOptions> {
     return this.withConfig({ ...options, toolSchemas: tools.map(schemaOf) });
+  }
+
+  /**
+   * The answers to a message's calls, run by the tools that `chatModel` was given: within the run's limits, and recorded as
+   * `chat.runTools` does.
+   */
+  async runTools(message: BaseMessage): Promise<ToolMessage[]> {
+    const { reply, runs } = await this.#chats.runTools(replyOf(message));
+    return [
+      ...runs.map(
+        ({ call, result, problem }) =>
+          new ToolMessage({
+            content: result as MessageContent,
+            tool_call_id: outsideId(reply.turn, call.id),
+            name: call.name,
+            status: problem ? 'error' : 'success',
+          }),
+      ),
+      ...reply.problems.map((problem, index) => {
+        const id = problemId(reply, index);
+        return new ToolMessage({ content: problem.message, tool_call_id: id, status: 'error' });
+      }),
+    ];
   }
 
   override async _generate(messages: BaseMessage[], options: this['ParsedCallOptions']): Promise<ChatResult> {
@@ -125,7 +157,9 @@ export class PolicyChatModel extends BaseChatModel<CallOptions> {
     const failed = messages.filter((message) => isToolMessage(message) && message.status === 'error');
     return this.#chats.reply({
       messages: readMessages(messages),
-      toolSchemas: choice === 'none' ? [] : toolSchemas,
+      ...(choice === 'none'
+        ? { toolSchemas: [] }
+        : { toolSchemas: [...this.#tools.map(({ schema }) => schema), ...toolSchemas], tools: this.#tools }),
       sampling: { ...this.#sampling, ...(stop ? { stopStrings: stop } : {}), signal, onDelta },
       tellsWholeCalls: true,
       failedCalls: new Set(failed.flatMap((message) => (isToolMessage(message) ? message.tool_call_id : []))),
@@ -176,8 +210,8 @@ function schemaOf(tool: BindToolsInput): ToolSchema {
 function readMessages(messages: readonly BaseMessage[]): Message[] {
   const names = new Map<string, string>();
   return messages.map((message): Message => {
-    const content = textOf(message);
     if (isAIMessage(message)) {
+      const content = textOf(message);
       const calls = (message.tool_calls ?? []).map(({ id = '', name, args }) => {
         names.set(id, name);
         return { id, name, arguments: args };
@@ -192,22 +226,35 @@ function readMessages(messages: readonly BaseMessage[]): Message[] {
     }
     if (isToolMessage(message)) {
       const toolCallId = message.tool_call_id;
-      return { role: 'tool', content, toolCallId, name: names.get(toolCallId) ?? message.name ?? 'tool' };
+      const name = names.get(toolCallId) ?? message.name ?? 'tool';
+      return { role: 'tool', content: contentOf(message), toolCallId, name };
     }
     const type = message.getType();
-    if (type === 'human') return { role: 'user', content };
-    if (type === 'system') return { role: 'system', content };
+    if (type === 'human') return { role: 'user', content: contentOf(message) };
+    if (type === 'system') return { role: 'system', content: contentOf(message) };
     throw new ConfigError(`a message is of type '${type}'; use human, ai, system or tool messages`);
   });
 }
 
-function textOf({ content }: BaseMessage): string {
+function textOf(message: BaseMessage): string {
+  const content = contentOf(message);
   if (typeof content === 'string') return content;
-  return content
-    .map((block) => {
-      if (block.type === 'text' && typeof block.text === 'string') return block.text;
-      if (block.type === 'tool_call' || block.type === 'reasoning') return ''; // read from the message's own fields
-      throw new ConfigError(`a message has content of type '${block.type}'; this adapter reads text only`);
-    })
-    .join('');
+  throw new ConfigError("a message of type 'ai' has an image; the policy writes text");
+}
+
+/** Text, or parts where there are images among them. */
+function contentOf({ content }: BaseMessage): Content {
+  if (typeof content === 'string') return content;
+  const parts = content.flatMap((block): ContentPart[] => {
+    if (block.type === 'text' && typeof block.text === 'string') return [{ type: 'text', text: block.text }];
+    if (block.type === 'tool_call' || block.type === 'reasoning') return []; // read from the message's own fields
+    if (block.type === 'image' && 'image' in block)
+      return [{ type: 'image', image: block.image as ImageRef }];
+    throw new ConfigError(
+      `a message has content of type '${block.type}'; this adapter reads text, and images that context.image() ` +
+        "has stored: { type: 'image', image: await context.image(source) }",
+    );
+  });
+  const isText = parts.every((part) => part.type === 'text');
+  return isText ? parts.map((part) => part.text).join('') : parts;
 }

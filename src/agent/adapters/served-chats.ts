@@ -4,10 +4,10 @@
  * only what is new is encoded. If the chat has gone on since, or goes on at this moment, a fork of it takes the tokens up to
  * there as its context. Any other list is a new chat. Forks and new chats are new segments.
  */
-import type { Chat, ChatReply, OutsideRun } from '../../chat/chat.ts';
+import type { Chat, ChatReply, OutsideRun, ReplyHandle } from '../../chat/chat.ts';
 import type { ReplyPart } from '../../chat/reply-parts.ts';
 import { ConfigError } from '../../errors.ts';
-import type { Message, Problem, ToolCall, ToolSchema } from '../../types.ts';
+import type { Message, Problem, ToolCall, ToolRun, ToolSchema } from '../../types.ts';
 import type { Model } from '../agent.ts';
 import type { ServeRequest } from '../serve-request.ts';
 import { CallFilter } from './call-filter.ts';
@@ -25,6 +25,8 @@ interface Served {
   isLast: boolean;
   /** A later request has built on it. */
   isUsed: boolean;
+  /** Its calls, if the trajectory has run them: the answers are queued in the chat. */
+  ran?: readonly ToolRun[];
 }
 
 /** Lists of messages by their beginnings: a message leads from one to the next. */
@@ -42,6 +44,8 @@ export class ServedChats {
   readonly #model: Model;
   /** The empty list, by agent and tools. */
   readonly #roots = new Map<string, Point>();
+  /** Every reply that was given away. */
+  readonly #byTurn = new Map<number, Served>();
   /** Ids of calls that were told and then turned out to be unreadable: the chat itself answers them. */
   readonly #broken = new Set<string>();
 
@@ -51,12 +55,12 @@ export class ServedChats {
 
   /** Ends the trajectory, and does not return, when a limit leaves no room for the reply or for what it asks. */
   async reply(request: ServeRequest): Promise<ChatReply> {
-    const { messages, sampling, agent = '', trainsRepeated = false } = request;
+    const { messages, sampling, agent = '', tools = [], trainsRepeated = false } = request;
     sampling.signal?.throwIfAborted();
-    const { asked, known } = this.#find(`${agent} ${toolsMark(request.toolSchemas)}`, messages);
+    const own = tools.map(({ name }) => name).join();
+    const { asked, known } = this.#find(`${agent} ${own} ${toolsMark(request.toolSchemas)}`, messages);
     if (!trainsRepeated) excludeUnused(asked.answers);
-    const chat = known ? continued(known) : this.#begin(request);
-    if (known) goOn(chat, known, request, this.#broken);
+    const chat = known ? goOn(known, request, this.#broken) : this.#begin(request);
     const { reply, answered } = await this.#sample(chat, request);
     const passed = reply.toolCalls.filter((call) => !answered.some((run) => run.call === call));
     const toolCalls = passed.map((call) => ({ ...call, id: outsideId(reply.turn, call.id) }));
@@ -64,7 +68,28 @@ export class ServedChats {
     const served = { chat, reply, answered, length: messages.length + 1, isLast: true, isUsed: false };
     asked.answers.push(served);
     this.#step(asked, { role: 'assistant', ...given }).served = served;
+    this.#byTurn.set(reply.turn, served);
     return given;
+  }
+
+  /** Runs a reply's calls with the tools of its request: the trajectory's limits hold, and their runs are recorded. */
+  async runTools(handle: ReplyHandle): Promise<{ reply: ChatReply; runs: readonly ToolRun[] }> {
+    const served = this.#servedAt(handle);
+    if (!served.isLast && !served.ran)
+      throw new Error(`the calls of turn ${handle.turn} must be run before the dialogue goes on`);
+    served.ran ??= await served.chat.runTools(served.reply);
+    return { reply: served.reply, runs: served.ran };
+  }
+
+  /** A reply as its chat has it. */
+  replyAt(handle: ReplyHandle): ChatReply {
+    return this.#servedAt(handle).reply;
+  }
+
+  #servedAt({ turn }: ReplyHandle): Served {
+    const served = this.#byTurn.get(turn);
+    if (!served) throw new RangeError(`turn ${turn} is not a reply that was given to the framework`);
+    return served;
   }
 
   /** The next reply that is the framework's to answer. */
@@ -115,11 +140,12 @@ export class ServedChats {
     return next;
   }
 
-  #begin({ messages, toolSchemas, agent }: ServeRequest): Chat {
+  #begin({ messages, toolSchemas, tools = [], agent }: ServeRequest): Chat {
     refuseReplyAsPrompt(messages);
     const replied = messages.findIndex(({ role }) => role === 'assistant' || role === 'tool');
     return this.#model.chat({
-      toolSchemas,
+      tools,
+      toolSchemas: toolSchemas.filter((schema) => tools.every((tool) => tool.schema !== schema)),
       ...(agent === undefined ? {} : { agent }),
       ...(replied < 0 ? {} : { promptMessages: replied }),
       messages: messages.map((message) =>
@@ -137,14 +163,6 @@ function reminder({ neededCall, toolSchemas }: ServeRequest): string {
   return `Call ${typeof neededCall === 'string' ? `the tool '${neededCall}'` : `one of these tools: ${names.join(', ')}`} now.`;
 }
 
-/** The chat after a reply: itself, or a fork of it if it has gone on, or goes on at this moment. */
-function continued(served: Served): Chat {
-  const { chat, reply, isLast } = served;
-  served.isUsed = true;
-  served.isLast = false;
-  return isLast ? chat : chat.fork(reply);
-}
-
 /** Their client asks again instead of going on, so it has not used them. */
 function excludeUnused(answers: readonly Served[]): void {
   for (const { chat, reply, isUsed } of answers) if (!isUsed) chat.exclude(reply, 'abandoned');
@@ -155,13 +173,16 @@ function toolsMark(tools: readonly ToolSchema[]): string {
   return tools.map(canonical).sort().join();
 }
 
-/** Results of the reply's calls first, then what could not be read, then what else is new. */
+/**
+ * The chat after a reply: itself, or a fork of it if it has gone on, or goes on at this moment. Results of the reply's calls
+ * come first, then what could not be read, then what else is new.
+ */
 function goOn(
-  chat: Chat,
-  { reply, length, answered: known }: Served,
+  served: Served,
   { messages, toolSchemas, failedCalls }: ServeRequest,
   broken: ReadonlySet<string>,
-): void {
+): Chat {
+  const { reply, length, answered: known, ran, isLast } = served;
   const isAnswered = (message: Message) =>
     isProblemAnswer(message) || (message.role === 'tool' && broken.has(message.toolCallId));
   const added = messages.slice(length).filter((message) => !isAnswered(message));
@@ -181,9 +202,18 @@ function goOn(
   // The framework has already answered the reply that could not be read, in its own words.
   const isTold = runs.length === 0 && rest.some(({ role }) => role === 'user');
   if (runs.length + rest.length + reply.problems.length === 0) refuseReplyAsPrompt(messages);
-  chat.answer(isTold ? { ...reply, problems: [] } : reply, runs);
+  // Answers that the trajectory itself has queued hold unless the framework has changed them.
+  const isQueued =
+    isLast && ran?.length === runs.length && canonical(ran.map(resultOf)) === canonical(runs.map(resultOf));
+  served.isUsed = true;
+  served.isLast = false;
+  const chat = isLast && (isQueued || !ran) ? served.chat : served.chat.fork(reply);
+  if (!isQueued) chat.answer(isTold ? { ...reply, problems: [] } : reply, runs);
   chat.append(...rest);
+  return chat;
 }
+
+const resultOf = ({ result }: OutsideRun) => result;
 
 function refuseReplyAsPrompt(messages: readonly Message[]): void {
   const last = messages.at(-1)?.role;
