@@ -1,9 +1,9 @@
 import type { ColumnMetaData, Compressors, SchemaTree } from 'hyparquet';
 import { parquetHeader } from 'hyparquet/src/column.js';
 import { convert, convertWithDictionary, DEFAULT_PARSERS } from 'hyparquet/src/convert.js';
-import { decompressPage, readDataPage, readDataPageV2 } from 'hyparquet/src/datapage.js';
-import { readRleBitPackedHybrid } from 'hyparquet/src/encoding.js';
+import { decompressPage } from 'hyparquet/src/datapage.js';
 import { readPlain } from 'hyparquet/src/plain.js';
+import { checkPage, openPage, readLookUps, readValues } from './parquet-page.ts';
 
 /**
  * One leaf column of a row group, as compact as its pages: levels as bytes, text as offsets into the page, made into
@@ -119,54 +119,46 @@ function readPages(
   let start = 0;
   while (reader.offset < bytes.byteLength - 1) {
     const header = parquetHeader(reader);
+    checkPage(header, bytes.byteLength - reader.offset, found.levels);
     const packed = bytes.subarray(reader.offset, reader.offset + header.compressed_page_size);
     reader.offset += header.compressed_page_size;
-    const unpack = () => decompressPage(packed, header.uncompressed_page_size, meta.codec, compressors);
     if (header.type === 'DICTIONARY_PAGE') {
-      const page = unpack();
+      const page = decompressPage(packed, header.uncompressed_page_size, meta.codec, compressors);
       const view = new DataView(page.buffer, page.byteOffset, page.byteLength);
-      const plain = readPlain(
-        { view, offset: 0 },
-        meta.type,
-        header.dictionary_page_header!.num_values,
-        element.type_length,
-      );
+      const count = header.dictionary_page_header!.num_values;
+      if (count > 8 * page.byteLength) {
+        throw new Error(`${count} words do not fit in ${page.byteLength} bytes`);
+      }
+      const plain = readPlain({ view, offset: 0 }, meta.type, count, element.type_length);
       dictionary = Array.from(convert(plain, decoder) as ArrayLike<unknown>, asNumber);
       continue;
     }
-    const version1 = header.data_page_header;
-    const count = (version1 ?? header.data_page_header_v2!).num_values;
-    let definitions: ArrayLike<number> | undefined;
-    let repetitions: ArrayLike<number> | undefined;
-    let values: Omit<ValuePage, 'start'>;
+    const count = (header.data_page_header ?? header.data_page_header_v2!).num_values;
+    const page = openPage(packed, header, { codec: meta.codec, compressors, maxDefinition, maxRepetition });
+    const { encoding, present } = page;
     const isText = element.converted_type === 'UTF8' || element.logical_type?.type === 'STRING';
     const isBytes = !element.converted_type && !element.logical_type;
-    if (version1?.encoding === 'PLAIN' && meta.type === 'BYTE_ARRAY' && (isText || isBytes)) {
-      const page = unpack();
-      const levels = { view: new DataView(page.buffer, page.byteOffset, page.byteLength), offset: 0 };
-      repetitions = readLevels(levels, maxRepetition, count);
-      definitions = readLevels(levels, maxDefinition, count);
-      values = textPage(page, levels.offset, count - nullsIn(definitions, maxDefinition), isText);
-    } else {
-      const page = version1
-        ? readDataPage(unpack(), version1, decoder)
-        : readDataPageV2(packed, header, decoder);
-      const encoding = (version1 ?? header.data_page_header_v2!).encoding;
-      definitions = page.definitionLevels?.length ? page.definitionLevels : undefined;
-      repetitions = page.repetitionLevels.length ? page.repetitionLevels : undefined;
-      const isLookUp = dictionary !== undefined && encoding.endsWith('_DICTIONARY');
-      const decoded: ArrayLike<unknown> = isLookUp
-        ? page.dataPage
-        : convertWithDictionary(page.dataPage, undefined, encoding, decoder);
+    let values: Omit<ValuePage, 'start'>;
+    if (encoding === 'PLAIN' && meta.type === 'BYTE_ARRAY' && (isText || isBytes)) {
+      values = textPage(page.bytes, page.from, present, isText);
+    } else if (encoding.endsWith('_DICTIONARY')) {
+      if (!dictionary) throw new Error('a page looks words up before there is a dictionary');
       const words = dictionary;
-      values = {
-        count: decoded.length,
-        get: isLookUp ? (index) => words![decoded[index] as number] : (index) => asNumber(decoded[index]),
-      };
+      const numbers = readLookUps(page, words.length);
+      values = { count: present, get: (index) => words[numbers[index]!] };
+    } else {
+      const plain = readValues(page, meta.type, element.type_length);
+      const decoded: ArrayLike<unknown> = convertWithDictionary(
+        plain as never,
+        undefined,
+        encoding as never,
+        decoder,
+      );
+      values = { count: decoded.length, get: (index) => asNumber(decoded[index]) };
     }
     found.pages.push({ ...values, start });
-    found.definitions.push({ count, levels: definitions, full: maxDefinition });
-    found.repetitions.push({ count, levels: repetitions, full: 0 });
+    found.definitions.push({ count, levels: page.definitions, full: maxDefinition });
+    found.repetitions.push({ count, levels: page.repetitions, full: 0 });
     start += values.count;
     found.levels += count;
   }
@@ -176,6 +168,7 @@ function readPages(
 /** Text as offsets into the page, each value after its 4-byte length. */
 function textPage(page: Uint8Array, from: number, count: number, isText: boolean): Omit<ValuePage, 'start'> {
   const buffer = Buffer.from(page.buffer, page.byteOffset, page.byteLength);
+  if (4 * count > page.byteLength) throw new Error(`${count} values do not fit in ${page.byteLength} bytes`);
   const starts = new Int32Array(count);
   let at = from;
   for (let value = 0; value < count; value++) {
@@ -191,23 +184,6 @@ function textPage(page: Uint8Array, from: number, count: number, isText: boolean
   };
 }
 
-function readLevels(
-  reader: { view: DataView<ArrayBufferLike>; offset: number },
-  most: number,
-  count: number,
-): Uint8Array | undefined {
-  if (most === 0) return undefined;
-  const levels = new Uint8Array(count);
-  readRleBitPackedHybrid(reader as never, 32 - Math.clz32(most), levels);
-  return levels;
-}
-
-function nullsIn(definitions: ArrayLike<number> | undefined, most: number): number {
-  let nulls = 0;
-  for (let at = 0; at < (definitions?.length ?? 0); at++) if (definitions![at]! < most) nulls++;
-  return nulls;
-}
-
 function joinLevels(pages: Pages['definitions'], total: number): Uint8Array {
   const joined = new Uint8Array(total);
   let at = 0;
@@ -220,6 +196,9 @@ function joinLevels(pages: Pages['definitions'], total: number): Uint8Array {
 }
 
 function rowStarts(repetitions: Uint8Array, rows: number): Int32Array {
+  if (rows > repetitions.length) {
+    throw new Error(`${rows} rows are announced and ${repetitions.length} values are there`);
+  }
   const starts = new Int32Array(rows);
   let row = 0;
   for (let level = 0; level < repetitions.length; level++)

@@ -22,8 +22,7 @@ const CACHE_BYTES = 64 * 2 ** 20;
  */
 export async function parquetSource(path: string, columns?: readonly string[]): Promise<Source> {
   const file = await openBytes(path);
-  const metadata = await readMetadata(path, file);
-  const tree = parquetSchema(metadata);
+  const { metadata, tree } = await readMetadata(path, file);
   const fields = tree.children.filter(({ element }) => !/^__index_level_\d+__$/.test(element.name));
   const names = fields.map(({ element }) => element.name);
   for (const column of columns ?? []) {
@@ -105,12 +104,20 @@ interface RowReader {
   read(row: number): DataRow;
 }
 
-async function readMetadata(path: string, file: FileBytes): Promise<FileMetaData> {
+interface Footer {
+  readonly metadata: FileMetaData;
+  readonly tree: SchemaTree;
+}
+
+async function readMetadata(path: string, file: FileBytes): Promise<Footer> {
   try {
-    return await parquetMetadataAsync({
+    const metadata = await parquetMetadataAsync({
       byteLength: file.size,
       slice: async (start, end = file.size) => Uint8Array.from(await file.read(start, end - start)).buffer,
     });
+    const tree = parquetSchema(metadata);
+    checkRows(metadata);
+    return { metadata, tree };
   } catch (cause) {
     await file.close();
     throw new DatasetError(
@@ -118,6 +125,16 @@ async function readMetadata(path: string, file: FileBytes): Promise<FileMetaData
       { cause },
     );
   }
+}
+
+/** As many as pyarrow puts into one row group at most; more is a lie or an attack. */
+const MOST_GROUP_ROWS = 2n ** 26n;
+
+function checkRows({ num_rows: rows, row_groups: groups }: FileMetaData): void {
+  const wrong = groups.find(({ num_rows: own }) => own < 0n || own > MOST_GROUP_ROWS);
+  if (wrong) throw new Error(`a row group says that it has ${wrong.num_rows} rows`);
+  const total = groups.reduce((sum, { num_rows: own }) => sum + own, 0n);
+  if (total !== rows) throw new Error(`it says that it has ${rows} rows, and its row groups have ${total}`);
 }
 
 /** Pages that are not compressed, or compressed by snappy, are read by hyparquet alone. */
@@ -169,6 +186,9 @@ async function openGroup(
       });
     }
   }
+  for (const leaf of wanted.flatMap(leafPaths)) {
+    if (!leaves.has(leaf)) throw new DatasetError(`${where}: the column ${leaf} of the schema is not there`);
+  }
   const columns = [...leaves.values()];
   const fields = wanted.map((field): [string, ReadValue] => [
     field.element.name,
@@ -177,17 +197,34 @@ async function openGroup(
   return {
     rows,
     read: (row) => {
-      for (const column of columns) column.seek(row);
-      const values: Record<string, unknown> = {};
-      for (const [name, read] of fields) values[name] = read();
-      return values;
+      try {
+        for (const column of columns) column.seek(row);
+        const values: Record<string, unknown> = {};
+        for (const [name, read] of fields) values[name] = read();
+        return values;
+      } catch (cause) {
+        throw new DatasetError(
+          `${where}: row ${row} of these cannot be decoded: ${(cause as Error).message}`,
+          {
+            cause,
+          },
+        );
+      }
     },
   };
 }
 
+function leafPaths({ children, path }: SchemaTree): string[] {
+  return children.length === 0 ? [path.join('.')] : children.flatMap(leafPaths);
+}
+
 function pathTo(tree: SchemaTree, names: readonly string[]): SchemaTree[] {
   const path = [tree];
-  for (const name of names) path.push(path.at(-1)!.children.find(({ element }) => element.name === name)!);
+  for (const name of names) {
+    const found = path.at(-1)!.children.find(({ element }) => element.name === name);
+    if (!found) throw new Error(`the schema has no ${names.join('.')}`);
+    path.push(found);
+  }
   return path;
 }
 
