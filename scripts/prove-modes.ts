@@ -122,7 +122,7 @@ async function proveLetters() {
         tasks: arrayDataset(Array.from({ length: 64 }, () => ({ letter: 'a' }))),
         agent: letters,
         rewards: [before],
-        steps: 25,
+        steps: 40,
         tasksPerStep: 8,
         attemptsPerTask: 8,
         limits: { tokensPerReply: 12 },
