@@ -1,16 +1,16 @@
 /**
- * Agents from outside are trained token for token: a Python program with OpenAI's client gives the tokens and, after two steps,
- * the weights of an own loop; opencode, a coding agent from npm, runs unmodified with a sub-agent, a lost connection and a
- * compaction; Mastra and AI SDK 7 are type-checked and played on Node 22. Installs them in ~/.cache/rollcall/agents.
- * `--only python`, `opencode` or `frameworks`: one of them; `--model DIR`: what the Python program trains, instead of the quick
- * start's warm start.
+ * Agents from outside are trained token for token: every client and framework, streaming or not, and a Python program with
+ * OpenAI's client give the tokens and, after two steps, the weights of an own loop; opencode, a coding agent from npm, runs
+ * unmodified with a sub-agent, a lost connection and a compaction; Mastra and AI SDK 7 are type-checked and played on Node 22.
+ * Installs them in ~/.cache/rollcall/agents. `--only clients`, `opencode` or `frameworks`: one of them; `--model DIR`: what the
+ * clients train, instead of the quick start's warm start.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { proveClients } from './agents/clients.ts';
 import { proveCodingAgent } from './agents/coding-agent.ts';
 import { PACKAGES, proveNewerNode } from './agents/newer-node.ts';
-import { provePythonClient } from './agents/python-client.ts';
 import { CACHE, npmFolder, pythonWith } from './agents/set-up.ts';
 import { readFlags } from './flags.ts';
 import { warmStart } from './short-run.ts';
@@ -24,10 +24,10 @@ const aims: Aim[] = [];
 const figures: Record<string, object> = {};
 
 const PROOFS: Readonly<Record<string, () => Promise<{ aims: readonly Aim[]; figures: object }>>> = {
-  python: async () => {
+  clients: async () => {
     const python = pythonWith('openai');
     const model = flags.model || (await warmStart(CACHE, { seed: 1, variant: 'short' }));
-    return provePythonClient({ model, folder, python, tasks: Number(flags.tasks) });
+    return proveClients({ model, folder, python, tasks: Number(flags.tasks) });
   },
   opencode: () => {
     const installed = npmFolder('opencode', [`${OPENCODE}@${VERSION}`]);

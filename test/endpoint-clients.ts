@@ -6,7 +6,7 @@ import type { Endpoint } from 'rollcall/agents';
 
 /** What the agent says first, and the tools that it runs. */
 export interface Work {
-  readonly system: string;
+  readonly system?: string;
   readonly question: string;
   readonly tools: readonly Tool[];
 }
@@ -36,7 +36,7 @@ const chat =
     const client = openaiOf(endpoint);
     const run = runnerOf(tools);
     const messages: OpenAI.ChatCompletionMessageParam[] = [
-      { role: 'system', content: system },
+      ...(system === undefined ? [] : [{ role: 'system' as const, content: system }]),
       { role: 'user', content: question },
     ];
     const body = {
@@ -72,7 +72,7 @@ const responses =
     for (;;) {
       const body = {
         model: 'policy',
-        instructions: system,
+        ...(system === undefined ? {} : { instructions: system }),
         input,
         ...(previous === undefined ? {} : { previous_response_id: previous }),
         tools: tools.map(({ schema: { function: tool } }) => ({
@@ -117,7 +117,7 @@ const messages =
       const body = {
         model: 'policy',
         max_tokens: 4096,
-        system,
+        ...(system === undefined ? {} : { system }),
         messages: dialogue,
         tools: tools.map(({ schema: { function: tool } }) => ({
           name: tool.name,
