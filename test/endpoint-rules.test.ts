@@ -6,63 +6,8 @@ import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } f
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { obeyReport } from '../src/agent/agent-report.ts';
-import { ENDPOINT_RULES } from '../src/agent/endpoint.ts';
 import { printTrajectory } from '../src/cli/print-trajectory.ts';
-import { type DoorOptions, openDoor } from '../src/serve/endpoint/door.ts';
-
-const { tokenizer, format } = byteModel();
-
-interface PlayOptions extends Partial<Parameters<typeof rollout>[0]> {
-  readonly rules?: Partial<DoorOptions>;
-  readonly engine?: Partial<ScriptedEngineOptions>;
-}
-
-/** One attempt, with a door that has these rules. */
-async function play(
-  run: (endpoint: Endpoint, context: AgentContext) => Promise<unknown>,
-  reply: ScriptedEngineOptions['reply'],
-  { rules = {}, engine = {}, ...options }: PlayOptions = {},
-) {
-  const server = scriptedEngine({ tokenizer, reply, ...engine });
-  const door = openDoor({ ...ENDPOINT_RULES, ...rules });
-  try {
-    const [group] = await rollout({
-      tasks: [{ index: 0, task: {} }],
-      attempts: 1,
-      step: 1,
-      agent: agent(async (context) => void (await run(await context.endpoint(), context))),
-      server,
-      format,
-      rewards: [],
-      seed: 1,
-      door,
-      failures: { tolerateShare: 1 }, // an agent that is refused has not asked the model
-      ...options,
-    });
-    return { trajectory: group!.attempts[0]!.trajectory, server };
-  } finally {
-    await door.close();
-  }
-}
-
-const clientOf = ({ openai, apiKey, fetch }: Endpoint) =>
-  new OpenAI({ baseURL: openai, apiKey, fetch, maxRetries: 0 });
-
-const ask = (endpoint: Endpoint, body: object) =>
-  clientOf(endpoint).chat.completions.create({
-    model: 'policy',
-    messages: [{ role: 'user', content: 'go' }],
-    ...body,
-  } as OpenAI.ChatCompletionCreateParamsNonStreaming);
-
-const post = async ({ fetch, openai, apiKey }: Endpoint, path: string, body: unknown) => {
-  const response = await fetch(`${openai}${path}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${apiKey}` },
-    body: typeof body === 'string' ? body : JSON.stringify(body),
-  });
-  return { status: response.status, body: (await response.json()) as { error?: { message: string } } };
-};
+import { ask, format, openaiOf, play, post, tokenizer } from './endpoint-play.ts';
 
 const trainedTokens = (segments: readonly { readonly trained: Uint8Array }[]) =>
   segments.map(({ trained }) => trained.reduce((sum, one) => sum + one, 0));
@@ -273,7 +218,7 @@ describe('replies that nobody used', () => {
           first.choices[0]!.message,
           { role: 'user', content: 'on' },
         ];
-        const stream = await clientOf(endpoint).chat.completions.create({
+        const stream = await openaiOf(endpoint).chat.completions.create({
           model: 'policy',
           messages,
           stream: true,
@@ -430,35 +375,6 @@ describe('words from outside', () => {
     const shown = stripVTControlCharacters(printTrajectory(stored, tokens, (ids) => tokenizer.decode(ids)));
     expect(shown).toMatch(/reward 1 {2}planner 0.25 {2}critic -1 {2}judge 2\n/);
     expect(shown).toContain('segment 2 of 2, agent critic');
-  });
-
-  test('an image is refused in words where nothing can see it, in every dialect, and the attempt goes on', async () => {
-    const data = 'data:image/png;base64,iVBORw0KGgo=';
-    const base64 = { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' };
-    const user = (part: object) => [{ role: 'user', content: [part] }];
-    const { trajectory } = await play(
-      async (endpoint) => {
-        const told = async (path: string, body: object) => {
-          const { status, body: answer } = await post(endpoint, path, body);
-          return [status, answer.error!.message];
-        };
-        const refused = [400, expect.stringMatching(/keeps no images|is this a vision model/)];
-        const shown = user({ type: 'image_url', image_url: { url: data } });
-        expect(await told('/chat/completions', { messages: shown })).toEqual(refused);
-        const input = user({ type: 'input_image', image_url: data });
-        expect(await told('/responses', { input })).toEqual(refused);
-        const messages = user({ type: 'image', source: base64 });
-        expect(await told('/messages', { messages, max_tokens: 9 })).toEqual(refused);
-        const far = user({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } });
-        expect(await told('/chat/completions', { messages: far })).toEqual([
-          400,
-          'messages.0.content shows the image https://example.com/a.png; use a data: URI in base64',
-        ]);
-        await ask(endpoint, {});
-      },
-      () => 'ok',
-    );
-    expect([trajectory.end.kind, trajectory.turns.length]).toEqual(['completed', 1]);
   });
 
   test('a body that cannot be read is refused in our words', async () => {

@@ -59,13 +59,17 @@ async function weightsAfter(
   return { weights, metrics };
 }
 
-test('after two steps, every client gives the weights of an own loop, bit for bit', {
+/** All of them give the same tokens (endpoint.test.ts); `npm run prove agents` trains with all of them. */
+const TRAINED = ['chat completions, streamed', 'responses by previous_response_id', 'messages, streamed'];
+
+test('after two steps, a client of each dialect gives the weights of an own loop, bit for bit', {
   timeout: 180_000,
 }, async () => {
   const expected = await weightsAfter(own);
   const before = await readFile(join(model, 'model.safetensors'));
   expect(expected.weights.equals(before)).toBe(false);
-  for (const [name, client] of Object.entries(CLIENTS)) {
+  for (const name of TRAINED) {
+    const client = CLIENTS[name]!;
     const { weights, metrics } = await weightsAfter(async ({ endpoint, tools }) => {
       const { fetch: _, ...overHttp } = await endpoint();
       await client(overHttp, { system: SYSTEM, question: QUESTION, tools });
