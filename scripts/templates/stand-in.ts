@@ -15,7 +15,11 @@ export function standInTokenizer(template: string): Tokenizer {
   const marks = [...(format?.blocks ?? []).flatMap(({ open, close }) => [open, ...close])].filter((mark) =>
     /^<[^\s]+>$|^\[[A-Z_]+\]$/.test(mark),
   );
-  const end = endMark(template) ?? '</s>';
+  const written = endMark(template);
+  const isPart = [...(format?.ignored ?? [])].some(
+    (mark) => mark !== written && mark.startsWith(written ?? ' '),
+  );
+  const end = (isPart ? format?.stopTokens?.[0] : written) ?? '</s>';
   const special = new Set(['<s>', '</s>', end, ...(template.match(MARKS) ?? [])]);
   return byteLevelTokenizer(
     [

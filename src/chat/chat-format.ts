@@ -8,7 +8,14 @@ import { movedHead } from './head.ts';
 import { addedText, join, REPLY, syntheticPrefixes } from './junction.ts';
 import { ReplyParser } from './reply-parser.ts';
 import { compileTemplate, TemplateRefusal } from './template.ts';
-import { type Guard, imagesOf, probeShape, templateMessage, templateTools } from './template-messages.ts';
+import {
+  type Guard,
+  imagesOf,
+  probeShape,
+  templateMessage,
+  templateTools,
+  type WriteCalls,
+} from './template-messages.ts';
 import type { Tokenizer } from './tokenizer.ts';
 import type { Extension, Rendered } from './transcript.ts';
 
@@ -64,6 +71,10 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   const shape = probeShape(render);
   const format = chooseToolFormat(options);
   const guard: Guard = (text) => added.guard(text);
+  const isToken = (mark: string) => tokenizer.tokenId(mark) !== undefined;
+  const { write } = format;
+  const writeCalls: WriteCalls | undefined =
+    shape.writesCalls || !write ? undefined : (calls) => write(calls, isToken);
   const guardedTools = remember((tools: Tools) => templateTools(tools, guard));
 
   const renderText = (
@@ -73,7 +84,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   ): string =>
     render({
       messages: messages.map((message, at) =>
-        templateMessage(message, shape, at < trusted ? NO_GUARD : guard),
+        templateMessage(message, shape, at < trusted ? NO_GUARD : guard, writeCalls),
       ),
       tools: guardedTools(tools),
       addGenerationPrompt: generationPrompt,
@@ -106,21 +117,26 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   const tail = tokenizer.encodeGuarded(tailText ?? '');
   const stopIds = stopIdsOf(options, format, tail);
 
+  /** What a reply is closed with. gpt-oss closes a call differently from words, Hunyuan V3 only calls. */
+  const closingOf = (before: string): string => {
+    if (tailText && before.endsWith(tailText)) return tailText;
+    const last = added.lastOf(before);
+    return tailText || stopIds.has(tokenizer.tokenId(last) ?? -1) ? last : '';
+  };
+
   /** What the template adds for new messages, and what it closes the reply in front of them with. */
   const follow = (
     newMessages: readonly Message[],
     tools: Tools,
-    { made = [], hasSystem = shape.system }: { made?: readonly ToolCall[]; hasSystem?: boolean } = {},
+    { made = [], hasSystem = shape.system, past }: FollowOptions = {},
   ): Following | undefined => {
-    for (const prefix of syntheticPrefixes(newMessages, hasSystem, made)) {
+    for (const prefix of past ? markedReplies(past) : syntheticPrefixes(newMessages, hasSystem, made)) {
       try {
         const before = renderText(prefix, tools, { generationPrompt: false });
         const after = renderText([...prefix, ...newMessages], tools, { generationPrompt: true });
         const text = addedText(before, after);
         if (text === undefined || !splitsCleanly(after.slice(0, after.length - text.length), text)) continue;
-        // gpt-oss closes a call differently from words.
-        const closing = before.endsWith(tailText ?? '') ? (tailText ?? '') : added.lastOf(before);
-        return { ids: tokenizer.encodeGuarded(text), tail: tokenizer.encodeGuarded(closing) };
+        return { ids: tokenizer.encodeGuarded(text), tail: tokenizer.encodeGuarded(closingOf(before)) };
       } catch (error) {
         if (!(error instanceof TemplateRefusal)) throw error;
       }
@@ -136,6 +152,14 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     return apart.length === together.length && apart.every((id, at) => id === together[at]);
   };
 
+  /** Whether a tool result is written otherwise after earlier calls: Cohere numbers all calls of a dialogue. */
+  const looksBack = once(() => {
+    const first = follow([toolResult(0)], [], { past: probeTurns(1, shape.system) });
+    const second = follow([toolResult(1)], [], { past: probeTurns(2, shape.system) });
+    const plain = (ids: Int32Array | undefined) => ids && tokenizer.decode(ids).replace(/call_?\d/g, 'call');
+    return plain(first?.ids) !== plain(second?.ids);
+  });
+
   const moved = movedHead(renderText);
   /** Whether the template would write the head of the dialogue elsewhere, now that these messages follow. */
   const movesHead = (newMessages: readonly Message[], hasSystem: boolean, hasTools: boolean): boolean =>
@@ -145,10 +169,13 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
         ((hasSystem && moved.system.has(role)) || (hasTools && moved.tools.has(role))),
     );
 
-  const openers = new Set(
-    (['user', 'tool'] as const)
-      .flatMap((role) => [...(follow([probeMessage(role)], [])?.ids.slice(0, 1) ?? [])])
-      .filter((id) => stopIds.has(id)),
+  const openers = new Map(
+    (['user', 'tool'] as const).flatMap((role) => {
+      const ids = follow([probeMessage(role)], [])?.ids ?? new Int32Array(0);
+      const at = ids.findIndex((id) => stopIds.has(id));
+      const isFirst = at >= 0 && tokenizer.decode(ids.slice(0, at)).trim() === '';
+      return isFirst ? [[ids[at]!, at] as const] : [];
+    }),
   );
 
   const renderPrompt = (
@@ -197,7 +224,8 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     const made = (replied?.role === 'assistant' && replied.toolCalls) || [];
     const hasSystem = messages.some(({ role }) => role === 'system');
     if (movesHead(newMessages, hasSystem, tools.length > 0)) return undefined;
-    const next = follow(newMessages, tools, { made, hasSystem });
+    const past = looksBack() && newMessages.some(({ role }) => role === 'tool') ? { past: messages } : {};
+    const next = follow(newMessages, tools, { made, hasSystem, ...past });
     if (next === undefined) return undefined;
     const reply = ids.slice(ids.length - replyLength);
     const joined = join({ tail: next.tail, openers, stopIds }, reply, next.ids);
@@ -256,6 +284,13 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
   };
 }
 
+interface FollowOptions {
+  readonly made?: readonly ToolCall[];
+  readonly hasSystem?: boolean;
+  /** The dialogue up to the reply, where the template looks at more than the reply. */
+  readonly past?: readonly Message[];
+}
+
 /** What follows a reply. */
 interface Following {
   readonly ids: Int32Array;
@@ -303,10 +338,48 @@ function stopIdsOf(
   tail: Int32Array,
 ): ReadonlySet<number> {
   const special = new Set(tokenizer.added.tokens.filter((token) => token.special).map(({ id }) => id));
-  const closing = [...tail.slice(0, 1)].filter((id) => special.has(id));
+  // Kimi K3 closes its channels with tokens of their own, which end no reply.
+  const marks = [...format.blocks.flatMap(marksOf), ...(format.ignored ?? [])];
+  const isPartOfMark = (text: string) =>
+    marks.some((mark) => mark.length > text.length && mark.startsWith(text));
+  const closing = [...tail.slice(0, 1)].filter(
+    (id) => special.has(id) && !isPartOfMark(tokenizer.decode(Int32Array.of(id))),
+  );
   const named = (format.stopTokens ?? []).map((token) => tokenizer.tokenId(token));
   const all = [...eosIds, tokenizer.eosId, ...closing, ...named];
   return new Set(all.filter((id): id is number => id !== undefined));
+}
+
+const toolResult = (call: number): Message => ({
+  role: 'tool',
+  content: 'Done.',
+  toolCallId: `call_${call}`,
+  name: 'probe',
+});
+
+/** A dialogue in which the model has called a tool so many times; the last call is not answered yet. */
+function probeTurns(times: number, hasSystem: boolean): Message[] {
+  const turns = Array.from({ length: times }, (_, at): Message[] => [
+    { role: 'assistant', content: '', toolCalls: [{ id: `call_${at}`, name: 'probe', arguments: {} }] },
+    toolResult(at),
+  ]);
+  const system: Message[] = hasSystem ? [{ role: 'system', content: 'You are helpful.' }] : [];
+  return [...system, QUESTION, ...turns.flat().slice(0, -1)];
+}
+
+/** The dialogue with its last reply marked, or as it is where a template takes no words beside a call. */
+function markedReplies(past: readonly Message[]): Message[][] {
+  const last = past.at(-1);
+  if (last?.role !== 'assistant') return [];
+  return [[...past.slice(0, -1), { ...last, content: REPLY }], [...past]];
+}
+
+function once<R>(compute: () => R): () => R {
+  let result: { readonly value: R } | undefined;
+  return () => {
+    result ??= { value: compute() };
+    return result.value;
+  };
 }
 
 function probeMessage(role: 'user' | 'tool'): Message {

@@ -21,8 +21,8 @@ import type { Message, ToolCall } from '../types.ts';
  */
 export interface Junction {
   readonly tail: Int32Array;
-  /** Stop ids which the template writes as the first token of the next message (GLM). */
-  readonly openers: ReadonlySet<number>;
+  /** Stop ids which the template writes with the next message only (GLM, Apriel), and how many ids are in front of them. */
+  readonly openers: ReadonlyMap<number, number>;
   readonly stopIds: ReadonlySet<number>;
 }
 
@@ -34,7 +34,9 @@ export function join(
 ): { readonly ids: Int32Array; readonly drop: number } {
   const last = reply.at(-1);
   if (last === undefined || !stopIds.has(last)) return { ids: concat(tail, next), drop: 0 };
-  if (openers.has(last)) return next[0] === last ? { ids: next.slice(1), drop: 0 } : { ids: next, drop: 1 };
+  const lead = tail.includes(last) ? undefined : openers.get(last);
+  if (lead !== undefined)
+    return next[lead] === last ? { ids: next.slice(lead + 1), drop: 0 } : { ids: next, drop: 1 };
   return { ids: concat(afterClose(tail, last, stopIds), next), drop: 0 };
 }
 

@@ -1,5 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { chatmlFormat, familyFormat, familyModels, templateFile } from '../../test/chat-models.ts';
+import {
+  byteLevelTokenizer,
+  chatmlFormat,
+  familyFormat,
+  familyModels,
+  templateFile,
+} from '../../test/chat-models.ts';
 import { FAMILIES } from '../../test/tool-call-families.ts';
 import { ConfigError } from '../errors.ts';
 import { createChatFormat } from './chat-format.ts';
@@ -90,9 +96,70 @@ const broken: [what: string, template: string, says: string][] = [
       "'<|im_start|>assistant\\n' -}}{%- endif -%}",
       "'<|im_start|>assistant ' + (messages|length|string) + '\\n' -}}{%- endif -%}",
     ),
-    'the next prompt does not begin with this one',
+    'appending differs from rendering the whole dialogue',
   ],
 ];
+
+const odd: [what: string, template: string][] = [
+  [
+    'closes a reply only when the next message comes, after a line end',
+    chatml
+      .replace(
+        '{%- for message in messages -%}',
+        "{%- for message in messages -%}{%- if loop.previtem and loop.previtem.role == 'assistant' -%}{{- '\\n<|im_end|>\\n' -}}{%- endif -%}",
+      )
+      .replace(
+        "{{- '<|im_end|>\\n' -}}\n  {%- elif message.role == 'tool'",
+        "{%- elif message.role == 'tool'",
+      ),
+  ],
+  [
+    'ends a prompt otherwise once it is answered',
+    chatml.replace(
+      "'<|im_start|>assistant\\n' -}}{%- endif -%}",
+      "'<|im_start|>assistant\\nHere are my steps:\\n' -}}{%- endif -%}",
+    ),
+  ],
+  [
+    'numbers the results of all calls',
+    `{%- set seen = namespace(results=0) -%}${chatml.replace(
+      "{%- elif message.role == 'tool' -%}",
+      "{%- elif message.role == 'tool' -%}{%- set seen.results = seen.results + 1 -%}{{- seen.results | string -}}",
+    )}`,
+  ],
+];
+
+test.each(odd)('a template that %s passes', (_, template) => {
+  expect(template.length).toBeGreaterThan(chatml.length);
+  expect(failures(selfTest(chatmlFormat({ template }), { tools: true }))).toEqual([]);
+});
+
+test('a template that leaves calls to the text of a message gets them in the words of the format', () => {
+  const template =
+    "{%- if tools -%}{{- '<|im_start|>system\\nList of tools: [' + (tools | tojson) + ']<|im_end|>\\n' -}}{%- endif -%}" +
+    "{%- for message in messages -%}{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}" +
+    "{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
+  const marks = ['<|im_start|>', '<|im_end|>', '<|tool_call_start|>', '<|tool_call_end|>'];
+  const tokenizer = byteLevelTokenizer(
+    marks.map((text) => ({ text })),
+    { eos_token: '<|im_end|>' },
+  );
+  const format = createChatFormat({ tokenizer, template });
+  expect(format.toolFormat).toBe('pythonic');
+  expect(failures(selfTest(format, { tools: true }))).toEqual([]);
+  const call = { id: 'c', name: 'add', arguments: { a: null, b: '<|im_end|>', c: [true, 1.5] } };
+  const { ids } = format.renderPrompt(
+    [
+      { role: 'user', content: 'Go.' },
+      { role: 'assistant', content: 'So: ', toolCalls: [call] },
+    ],
+    [],
+  );
+  expect(format.decode(ids)).toContain(
+    "So: <|tool_call_start|>[add(a=None, b='<|im_end|>', c=[True, 1.5])]<|tool_call_end|><|im_end|>",
+  );
+  expect(ids.filter((id) => id === tokenizer.tokenId('<|im_end|>'))).toHaveLength(2);
+});
 
 test.each(broken)('a template that %s is caught', (_, template, says) => {
   expect(template).not.toBe(chatml);

@@ -1,5 +1,5 @@
 import { ConfigError } from '../errors.ts';
-import type { Content, ImageRef, Message, ToolSchema } from '../types.ts';
+import type { Content, ImageRef, Message, ToolCall, ToolSchema } from '../types.ts';
 import { pythonJson, type RenderTemplate, type TemplateMessage, TemplateRefusal } from './template.ts';
 
 /** The form in which a template takes values that Python programs may pass in several forms. */
@@ -9,12 +9,22 @@ export interface TemplateShape {
   readonly noContent: '' | null;
   readonly system: boolean;
   readonly callIds: 'any' | 'nine';
+  /** Whether it writes calls at all; some leave them to the content of a message. */
+  readonly writesCalls: boolean;
 }
+
+/** Calls as text of a message. */
+export type WriteCalls = (calls: readonly ToolCall[]) => string;
 
 /** Guards the text of one message; the identity where the dataset is trusted. */
 export type Guard = (text: string) => string;
 
-export function templateMessage(message: Message, shape: TemplateShape, guard: Guard): TemplateMessage {
+export function templateMessage(
+  message: Message,
+  shape: TemplateShape,
+  guard: Guard,
+  write?: WriteCalls,
+): TemplateMessage {
   switch (message.role) {
     case 'system':
     case 'user':
@@ -27,8 +37,10 @@ export function templateMessage(message: Message, shape: TemplateShape, guard: G
         name: guard(message.name),
       };
     case 'assistant': {
-      const calls = message.toolCalls ?? [];
-      const content = guard(message.content);
+      const made = message.toolCalls ?? [];
+      const calls = write ? [] : made;
+      const content =
+        guard(message.content) + (write && made.length > 0 ? write(guardedCalls(made, guard)) : '');
       return {
         role: 'assistant',
         content: content === '' && calls.length > 0 ? shape.noContent : content,
@@ -47,6 +59,13 @@ export function templateMessage(message: Message, shape: TemplateShape, guard: G
     }
   }
 }
+
+const guardedCalls = (calls: readonly ToolCall[], guard: Guard): ToolCall[] =>
+  calls.map((call) => ({
+    ...call,
+    name: guard(call.name),
+    arguments: guardAll(call.arguments, guard) as ToolCall['arguments'],
+  }));
 
 export function templateTools(tools: readonly ToolSchema[], guard: Guard): unknown[] {
   return tools.map((tool) => guardAll(tool, guard));
@@ -105,12 +124,12 @@ export function probeShape(render: RenderTemplate): TemplateShape {
   for (const nine of [callIds, 'nine'] as const) {
     for (const noContent of ['', null] as const) {
       for (const callArguments of ['object', 'string'] as const) {
-        const shape: TemplateShape = { system, callArguments, noContent, callIds: nine };
+        const shape: TemplateShape = { system, callArguments, noContent, callIds: nine, writesCalls: true };
         if (writesCalls(render, shape)) return shape;
       }
     }
   }
-  return { system, callArguments: 'object', noContent: '', callIds };
+  return { system, callArguments: 'object', noContent: '', callIds, writesCalls: false };
 }
 
 const USER: TemplateMessage = { role: 'user', content: 'U' };

@@ -16,6 +16,7 @@ function readEntry(value: unknown): Piece[] {
 /** Swiss Apertus: `<|tools_prefix|>[{"add": {"a": 1}}]<|tools_suffix|>` */
 export const apertus: ToolFormat = {
   name: 'apertus',
+  stopTokens: ['<|tools_suffix|>'],
   blocks: [
     reasoning('<|inner_prefix|>', '<|inner_suffix|>'),
     jsonBlockOf('<|tools_prefix|>', ['<|tools_suffix|>'], (value) =>

@@ -73,6 +73,8 @@ export interface ToolFormat {
   readonly blocks: readonly Block[];
   /** A reply begins inside this block, without its opening mark. */
   readonly begins?: Block;
+  /** Calls as the model writes them, for templates that leave calls to the text of a message (LFM2, Granite 3). */
+  readonly write?: (calls: readonly ReadCall[], isToken: (mark: string) => boolean) => string;
   /** Marks that have no content. */
   readonly ignored?: readonly string[];
   /** Calls without marks: from the first match on, outside blocks, the reply is kept and read as a whole. */

@@ -1,3 +1,4 @@
+import { pythonJson } from '../template.ts';
 import { CALL_SHAPE, THINK, type ToolFormat } from './grammar.ts';
 import { growJsonCall } from './growing-call.ts';
 import { jsonBlock } from './json-block.ts';
@@ -7,6 +8,10 @@ import { readJsonCalls } from './json-scan.ts';
 export const granite: ToolFormat = {
   name: 'granite',
   blocks: [THINK, jsonBlock('<|tool_call|>', []), jsonBlock('<tool_call>', ['</tool_call>'])],
+  write: (calls, isToken) => {
+    const list = calls.map(({ name, arguments: given }) => ({ name, arguments: given }));
+    return `${isToken('<|tool_call|>') ? '<|tool_call|>' : '<tool_call>'}${pythonJson(list)}`;
+  },
   unmarked: { from: /[[{]/, read: (text) => readJsonCalls(text, CALL_SHAPE), grow: () => growJsonCall() },
 };
 

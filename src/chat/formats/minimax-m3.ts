@@ -115,4 +115,5 @@ const call: Block = {
 export const minimaxM3: ToolFormat = {
   name: 'minimax_m3',
   blocks: [reasoning('<mm:think>', '</mm:think>'), call],
+  ignored: ['</mm:think>'], // a reply without reasoning begins with it
 };

@@ -1,4 +1,5 @@
 import type { ToolSchema } from '../../types.ts';
+import { fromJson, repr } from '../jinja/python.ts';
 import {
   type BlockContext,
   CALL_SHAPE,
@@ -174,6 +175,11 @@ const read = (body: string, { tools }: BlockContext): Piece[] => {
   return [malformed('the tool call is not a list of calls', text)];
 };
 
+const written = ({ name, arguments: given }: ReadCall): string =>
+  `${name}(${Object.entries(given)
+    .map(([key, value]) => `${key}=${repr(fromJson(value))}`)
+    .join(', ')})`;
+
 /**
  * Llama 3.2 and 4, LFM2, ToolACE: a list of Python calls, alone or between marks. Values are literals; nothing
  * is ever evaluated. LFM2 may also write JSON between its marks.
@@ -187,5 +193,9 @@ export const pythonic: ToolFormat = {
     { open: '<|python_start|>', close: ['<|python_end|>'], read },
     { open: '<|tool_call_start|>', close: ['<|tool_call_end|>'], read },
   ],
+  write: (calls, isToken) => {
+    const list = `[${calls.map(written).join(', ')}]`;
+    return isToken('<|tool_call_start|>') ? `<|tool_call_start|>${list}<|tool_call_end|>` : list;
+  },
   unmarked: { from: /\[/, read: readLists },
 };

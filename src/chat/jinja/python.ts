@@ -229,6 +229,8 @@ export function floatText(value: number): string {
   return written.includes('.') ? written : `${written}.0`;
 }
 
+/** The mark in look-alikes of special tokens (added-tokens.ts): never text from outside, so it is kept as it is. */
+const BREAKER = '\uFDD1';
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
 
 function stringRepr(text: string): string {
@@ -241,6 +243,7 @@ function stringRepr(text: string): string {
     .replace(/\t/g, '\\t')
     .replace(UNPRINTABLE, (character) => {
       const code = character.codePointAt(0)!;
+      if (character === BREAKER) return character;
       if (code < 0x100) return `\\x${code.toString(16).padStart(2, '0')}`;
       return code < 0x10000
         ? `\\u${code.toString(16).padStart(4, '0')}`
@@ -409,7 +412,7 @@ function jsonString(text: string, isAscii: boolean): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON escapes these
   const escaped = text.replace(/["\\\x00-\x1f]/g, (character) => SHORT[character] ?? hex(character));
   // biome-ignore lint/suspicious/noControlCharactersInRegex: everything that is not ASCII
-  return `"${isAscii ? escaped.replace(/[^\x00-\x7f]/g, hex) : escaped}"`;
+  return `"${isAscii ? escaped.replace(/[^\x00-\x7f\uFDD1]/g, hex) : escaped}"`;
 }
 
 /** Longer than any prompt. A template is a file from elsewhere: it may not fill the memory. */
