@@ -28,12 +28,12 @@ test('the fuzzer changes its inputs, the same way for the same seed, and lets th
   const grow = () => {
     const random = createRandom(3);
     const made: Buffer[] = [input];
-    for (let i = 0; i < 500; i++)
-      made.push(mutate(made.at(-1)!, random.pick(made), [Buffer.from('word')], random));
+    for (let i = 0; i < 200; i++)
+      made.push(mutate(made.at(-1)!, made[i >> 1]!, [Buffer.from('word')], random));
     return made;
   };
   const made = grow();
   expect(made).toEqual(grow());
-  expect(new Set(made.map(String)).size).toBeGreaterThan(400);
+  expect(new Set(made.map(String)).size).toBeGreaterThan(150);
   expect(Math.max(...made.map(({ length }) => length))).toBe(4096);
 });

@@ -7,7 +7,7 @@ export interface ServedBytes {
   set(type: string, body: Uint8Array): void;
 }
 
-/** A server that answers every request with the same bytes and hangs up; only its name is always right. */
+/** A server that answers every POST with the same bytes and hangs up; what a GET asks about it is answered soundly. */
 export async function servedBytes(): Promise<ServedBytes> {
   const answerOf = (type: string, body: Uint8Array) =>
     Buffer.concat([
@@ -18,7 +18,7 @@ export async function servedBytes(): Promise<ServedBytes> {
   let answer = named;
   const server = createServer({ noDelay: true }, (socket) => {
     socket.on('error', () => {});
-    socket.once('data', (bytes) => socket.end(bytes.includes('/v1/models') ? named : answer));
+    socket.once('data', (bytes) => socket.end(bytes.toString('latin1', 0, 4) === 'GET ' ? named : answer));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as { port: number };

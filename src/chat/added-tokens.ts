@@ -13,11 +13,16 @@
  * Decoding goes the other way: `reveal` turns private names into the tokens' text and guards look-alikes, so
  * that a parser which searches for `<tool_call>` finds the token and never the text.
  */
+import { ConfigError } from '../errors.ts';
+
 const NAME = '\uFDD0';
 const BREAKER = '\uFDD1';
 const NAME_PATTERN = /\uFDD0(.)(.)/gs;
 const RESERVED = /[\uFDD0\uFDD1]/g;
 const BREAKERS = /\uFDD1/g;
+
+/** Far more than any vocabulary has; whoever lists tokens by their id reserves as much. */
+const MOST_IDS = 2 ** 24;
 
 export interface AddedToken {
   readonly id: number;
@@ -36,6 +41,11 @@ export class AddedTokens {
   readonly #startOfOne: RegExp;
 
   constructor(tokens: readonly AddedToken[]) {
+    for (const { id, text } of tokens) {
+      if (!(Number.isInteger(id) && id >= 0 && id < MOST_IDS)) {
+        throw new ConfigError(`tokenizer.json: the added token ${JSON.stringify(text)} has the id ${id}`);
+      }
+    }
     // Runs of white space (Gemma writes it as ▁) and single characters are ordinary text with a token.
     this.tokens = tokens.filter(({ text }) => text.length > 1 && /[^\s▁]/.test(text));
     this.#byText = new Map(this.tokens.map(({ text }, index) => [text, index]));

@@ -45,6 +45,16 @@ export function checkedReply(url: string, { id }: GenerateRequest, parts: ReplyP
   };
 }
 
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** A list of such values, or nothing. */
+export const isListOf = (value: unknown, isItem: (item: unknown) => boolean): boolean =>
+  value === undefined || value === null || (Array.isArray(value) && value.every(isItem));
+
+export const isSpan = (value: unknown): boolean =>
+  isObject(value) && Number.isInteger(value.start) && /string|number/.test(typeof value.version);
+
 const isList = (value: unknown) => Array.isArray(value) || ArrayBuffer.isView(value);
 
 /** Plain loops, here and below: methods that take a function make an object of every number. */

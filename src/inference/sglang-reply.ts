@@ -1,5 +1,5 @@
 /** A reply of SGLang's `/generate`, read from its bytes. */
-import type { ReportedSpan } from './http-reply.ts';
+import { isListOf, isObject, isSpan, type ReportedSpan } from './http-reply.ts';
 
 export type TokenLogprob = readonly [logprob: number | null, id: number, text: string | null];
 
@@ -28,6 +28,20 @@ export interface SglangReply {
   readonly ids: ArrayLike<number>;
   readonly logprobs: ArrayLike<number | null>;
   readonly meta: Chunk['meta_info'];
+}
+
+/** Whether it has the shape of a reply; its numbers are looked at later. */
+export function isChunk(value: unknown): value is Chunk {
+  if (!isObject(value) || !isObject(value.meta_info)) return false;
+  const { finish_reason: finish, prompt_tokens: tokens, ...meta } = value.meta_info;
+  return (
+    isListOf(value.output_ids, Number.isInteger) &&
+    (finish === undefined || finish === null || (isObject(finish) && typeof finish.type === 'string')) &&
+    typeof tokens === 'number' &&
+    isListOf(meta.output_token_logprobs, Array.isArray) &&
+    isListOf(meta.input_token_logprobs, Array.isArray) &&
+    isListOf(meta.weight_versions, isSpan)
+  );
 }
 
 export function replyOfChunk({ output_ids: ids = [], meta_info: meta }: Chunk): SglangReply {

@@ -5,7 +5,15 @@ import { dataUri } from './data-uri.ts';
 import { Door } from './door.ts';
 import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
-import { type Began, checkedReply, emptyPartial, reportedSpans, spansOf, wholeNumber } from './http-reply.ts';
+import {
+  type Began,
+  checkedReply,
+  emptyPartial,
+  isObject,
+  reportedSpans,
+  spansOf,
+  wholeNumber,
+} from './http-reply.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
 import type {
@@ -18,7 +26,14 @@ import type {
   WeightUpdate,
 } from './server.ts';
 import { sglangLoad } from './server-load.ts';
-import { type Chunk, readReply, replyOfChunk, type SglangReply, type TokenLogprob } from './sglang-reply.ts';
+import {
+  type Chunk,
+  isChunk,
+  readReply,
+  replyOfChunk,
+  type SglangReply,
+  type TokenLogprob,
+} from './sglang-reply.ts';
 import { generateCall } from './sglang-request.ts';
 
 interface ModelInfo {
@@ -241,8 +256,11 @@ export class SglangServer implements InferenceServer {
     let madeBefore: number | undefined;
     let last: Chunk | undefined;
     for await (const event of this.#http.events('/generate', call)) {
-      const part = event as Chunk & { readonly error?: { readonly message?: string } };
-      if (part.error) throw new EngineError(`${this.url}/generate: ${part.error.message ?? 'failed'}`);
+      if (isObject(event) && event.error) {
+        const { message = 'failed' } = event.error as { readonly message?: string };
+        throw new EngineError(`${this.url}/generate: ${message}`);
+      }
+      const part = this.#checked(event, () => JSON.stringify(event));
       const from = incremental ? 0 : whole.ids.length;
       const ids = (part.output_ids ?? []).slice(from);
       const logprobs = (part.meta_info.output_token_logprobs ?? []).slice(from);
@@ -264,12 +282,17 @@ export class SglangServer implements InferenceServer {
   }
 
   #read(bytes: Buffer): SglangReply {
-    const parse = (text: string) => {
-      const chunk = this.#http.parse<Partial<Chunk> | null>('/generate', text);
-      if (typeof chunk?.meta_info === 'object' && chunk.meta_info) return chunk as Chunk;
-      throw new EngineError(`${this.url}/generate answered without meta_info: ${text.slice(0, 200)}`);
-    };
+    const parse = (text: string) => this.#checked(this.#http.parse('/generate', text), () => text);
     return readReply(bytes, parse) ?? replyOfChunk(parse(bytes.toString()));
+  }
+
+  #checked(reply: unknown, text: () => string): Chunk {
+    if (isChunk(reply)) return reply;
+    const what =
+      isObject(reply) && isObject(reply.meta_info)
+        ? 'with something that is not a reply'
+        : 'without meta_info';
+    throw new EngineError(`${this.url}/generate answered ${what}: ${text().slice(0, 200)}`);
   }
 
   #result(
@@ -278,7 +301,7 @@ export class SglangServer implements InferenceServer {
     { before, adapter, madeBefore }: Began & { readonly madeBefore?: number | undefined },
   ): GenerateResult {
     const { status_code: failed, message = 'no reason given' } = meta.finish_reason ?? {};
-    if (failed) throw new HttpStatusError(this.url, '/generate', failed, message);
+    if (failed) throw new HttpStatusError(this.url, '/generate', Number(failed), String(message));
     return checkedReply(this.url, request, {
       ids,
       logprobs,

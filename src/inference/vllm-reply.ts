@@ -1,5 +1,5 @@
 /** A reply of vLLM's `/inference/v1/generate` or `/v1/completions`. */
-import type { ReportedSpan } from './http-reply.ts';
+import { isListOf, isObject, isSpan, type ReportedSpan } from './http-reply.ts';
 
 interface Choice {
   readonly token_ids?: readonly number[] | null;
@@ -25,6 +25,31 @@ export interface Reply {
     readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
   } | null;
   readonly prompt_logprobs?: PromptLogprobs;
+}
+
+/** Whether it has the shape of a reply; its numbers are looked at later. */
+export function isReply(value: unknown): value is Reply {
+  if (!isObject(value) || !Array.isArray(value.choices) || !value.choices.every(isChoice)) return false;
+  const { usage, prompt_logprobs: scored } = value;
+  if (usage !== undefined && usage !== null) {
+    if (!isObject(usage) || typeof usage.prompt_tokens !== 'number') return false;
+  }
+  return isListOf(scored, isScore);
+}
+
+const isScore = (value: unknown) => value === null || isObject(value);
+
+function isChoice(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  const { token_ids: ids, logprobs, prompt_logprobs: scored, weight_versions: spans } = value;
+  if (!isListOf(ids, Number.isInteger) || !isListOf(scored, isScore) || !isListOf(spans, isSpan))
+    return false;
+  if (logprobs === undefined || logprobs === null) return true;
+  return (
+    isObject(logprobs) &&
+    isListOf(logprobs.content, isObject) &&
+    isListOf(logprobs.token_logprobs, (one) => one === null || typeof one === 'number')
+  );
 }
 
 export function logprobsOf(choice: Choice | undefined): readonly (number | null)[] {

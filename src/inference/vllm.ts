@@ -11,6 +11,7 @@ import {
   type Began,
   checkedReply,
   emptyPartial,
+  isObject,
   type ReportedSpan,
   reportedSpans,
   spansOf,
@@ -28,7 +29,7 @@ import type {
   WeightUpdate,
 } from './server.ts';
 import { vllmLoad } from './server-load.ts';
-import { joined, logprobsOf, type PromptLogprobs, type Reply } from './vllm-reply.ts';
+import { isReply, joined, logprobsOf, type PromptLogprobs, type Reply } from './vllm-reply.ts';
 import { idsAlone, samplingOf } from './vllm-sampling.ts';
 
 type Entrance = 'tokens' | 'completions';
@@ -259,7 +260,7 @@ export class VllmServer implements InferenceServer {
     }
     const exchange = this.#http.start(path, call, (reply) => {
       const text = this.#http.accept(path, reply).toString();
-      return this.#result(request, this.#http.parse<Reply>(path, text), began);
+      return this.#result(request, this.#checked(path, this.#http.parse(path, text)), began);
     });
     return keepPartial(exchange.reply, request.signal, askToAbort, (reason) => exchange.cancel(reason));
   }
@@ -274,11 +275,11 @@ export class VllmServer implements InferenceServer {
     let made = 0;
     let madeBefore: number | undefined;
     for await (const event of this.#http.events(path, call)) {
-      const part = event as Reply & { readonly error?: StreamError };
-      if (part.error) {
-        const { code = 500, message = 'no reason given' } = part.error;
-        throw new HttpStatusError(this.url, path, code, message);
+      if (isObject(event) && event.error) {
+        const { code = 500, message = 'no reason given' } = event.error as StreamError;
+        throw new HttpStatusError(this.url, path, Number(code), String(message));
       }
+      const part = this.#checked(path, event);
       parts.push(part);
       const ids = part.choices[0]?.token_ids ?? [];
       made += ids.length;
@@ -289,6 +290,13 @@ export class VllmServer implements InferenceServer {
       }
     }
     return this.#result(request, joined(parts), { before, adapter, madeBefore });
+  }
+
+  #checked(path: string, reply: unknown): Reply {
+    if (isReply(reply)) return reply;
+    throw new EngineError(
+      `${this.url}${path} answered with something that is not a reply: ${JSON.stringify(reply).slice(0, 200)}`,
+    );
   }
 
   #result(

@@ -40,11 +40,13 @@ export function yamlLeaves(source: string, path: string, isLeaf: (key: string) =
       if (isMap(pair.value) && pair.value.items.length > 0 && !isLeaf(key)) walk(pair.value, `${key}.`);
       else {
         const value = pair.value as { toJS?(document: unknown): unknown } | null;
-        leaves.push({
-          key,
-          value: value?.toJS ? value.toJS(document) : null,
-          where: at(pair.key.range?.[0] ?? 0),
-        });
+        const where = at(pair.key.range?.[0] ?? 0);
+        try {
+          leaves.push({ key, value: value?.toJS ? value.toJS(document) : null, where });
+        } catch (cause) {
+          // An alias that has no anchor, or aliases that unfold without end.
+          throw new ConfigError(`${where}: ${key} cannot be read: ${(cause as Error).message}`, { cause });
+        }
       }
     }
   };

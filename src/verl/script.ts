@@ -185,7 +185,13 @@ function valueOfExpansion(expression: string, shell: Shell): string {
     const inner = expression
       .slice(3, -2)
       .replace(/\$?\{?([A-Za-z_]\w*)\}?/g, (_, name: string) => lookUp(name, shell));
-    return String(Math.trunc(Number(evaluateExpression(inner))));
+    try {
+      return String(Math.trunc(evaluateExpression(inner)));
+    } catch (cause) {
+      throw new ConfigError(`${where}: ${expression} is not arithmetic: ${(cause as Error).message}`, {
+        cause,
+      });
+    }
   }
   if (expression.startsWith('$(')) {
     const command = expression.slice(2, -1).trim();

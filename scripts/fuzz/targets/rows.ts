@@ -37,7 +37,7 @@ export const target: FuzzTarget = {
     '"tool_calls":',
   ],
   run: async (bytes) => {
-    const source = await READERS[bytes[0]! % READERS.length]!(write(bytes.subarray(1)));
+    const source = await READERS[(bytes[0] ?? 0) % READERS.length]!(write(bytes.subarray(1)));
     try {
       for (let at = 0; at < source.count; at++) taskRow(await source.read(at));
     } finally {
