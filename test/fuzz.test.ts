@@ -30,10 +30,10 @@ test('the fuzzer changes its inputs, the same way for the same seed, and lets th
     const made: Buffer[] = [input];
     for (let i = 0; i < 200; i++)
       made.push(mutate(made.at(-1)!, made[i >> 1]!, [Buffer.from('word')], random));
-    return made;
+    return made.map((bytes) => bytes.toString('latin1'));
   };
   const made = grow();
-  expect(made).toEqual(grow());
-  expect(new Set(made.map(String)).size).toBeGreaterThan(150);
+  expect(made.join()).toBe(grow().join());
+  expect(new Set(made).size).toBeGreaterThan(150);
   expect(Math.max(...made.map(({ length }) => length))).toBe(4096);
 });
