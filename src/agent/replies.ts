@@ -167,7 +167,7 @@ export class Replies {
       id: `${id}/chat-${chat}/reply-${reply}/`,
       trajectory: id,
       prompt: prompt.ids,
-      ...(prompt.images.length === 0 ? {} : { images: prompt.images }),
+      ...(prompt.images.length === 0 ? {} : { images: prompt.images, imagePlaces: prompt.imagePlaces }),
       sampling: {
         ...sampling,
         ...own,

@@ -230,8 +230,12 @@ class Conversation implements Chat {
     this.#transcript ??= this.#begin();
     const transcript = this.#transcript;
     const observationTokens = first ? 0 : this.#extend(transcript, before, added);
-    const { ids, images, turn, expandedLength: contextTokens } = transcript;
-    return { transcript, prompt: { ids, images, reply: turn + 1, contextTokens, observationTokens } };
+    const { ids, images, imagePlaces, turn, expandedLength: contextTokens } = transcript;
+    const reply = turn + 1;
+    return {
+      transcript,
+      prompt: { ids, images, imagePlaces, reply, contextTokens, observationTokens },
+    };
   }
 
   #begin(): Transcript {

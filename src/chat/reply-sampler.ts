@@ -19,6 +19,8 @@ export interface ReplySampler {
 export interface Prompt {
   readonly ids: Int32Array;
   readonly images: readonly ImageRef[];
+  /** Where their placeholders stand in `ids`. */
+  readonly imagePlaces: readonly number[];
   /** Number of the reply in its chat, from 1. */
   readonly reply: number;
   /** The prompt's length with its images expanded. */

@@ -77,6 +77,11 @@ export class Transcript {
     return this.#open.images.map(({ image }) => image);
   }
 
+  /** Where these placeholders stand. */
+  get imagePlaces(): readonly number[] {
+    return this.#open.images.map(({ at }) => at);
+  }
+
   /** All tokens of all segments that were sampled. */
   get sampledTokens(): number {
     return this.#columns.reduce((sum, columns) => sum + columns.sampledTokens, 0);

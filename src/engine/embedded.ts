@@ -1,4 +1,5 @@
 import type { TrainerRole } from '../training/trainer.ts';
+import type { ImageRef } from '../types.ts';
 import { type EmbeddedServer, openServer } from './server.ts';
 import type { LoraOptions } from './training/lora.ts';
 import { type EmbeddedTrainer, openTrainer } from './training/trainer.ts';
@@ -23,6 +24,11 @@ export interface EmbeddedOptions {
   readonly log?: (line: string) => void;
 }
 
+/** How the bytes of an image are read; for models that see. */
+interface ImageReading {
+  readonly readImage?: ((image: ImageRef) => Promise<Uint8Array>) | undefined;
+}
+
 /**
  * Both ports in this process, on the CPU: no GPU, no Python, nothing to start. What it returns are the two options of
  * a run, `train({ ...embedded({ threads: 4 }) })`; either may be used alone.
@@ -31,12 +37,13 @@ export function embedded(options: EmbeddedOptions = {}) {
   const { replicas = 1, lora, recompute, cacheMegabytes, maxBatch, ...common } = options;
   const servers = {
     name: 'embedded',
-    open: (model: string): Promise<EmbeddedServer[]> =>
+    open: (model: string, { readImage }: ImageReading = {}): Promise<EmbeddedServer[]> =>
       Promise.all(
         Array.from({ length: replicas }, () =>
           openServer({
             model,
             ...common,
+            readImage,
             ...(cacheMegabytes === undefined ? {} : { cacheMegabytes }),
             ...(maxBatch === undefined ? {} : { maxBatch }),
           }),
@@ -48,11 +55,12 @@ export function embedded(options: EmbeddedOptions = {}) {
     open: (
       role: TrainerRole,
       model: string,
-      { valueHead = false }: { readonly valueHead?: boolean } = {},
+      { valueHead = false, readImage }: ImageReading & { readonly valueHead?: boolean } = {},
     ): Promise<EmbeddedTrainer> =>
       openTrainer({
         model,
         ...common,
+        readImage,
         trainable: role !== 'reference',
         valueHead: valueHead || role === 'critic',
         ...(lora && role === 'policy' ? { lora: { alpha: lora.rank, ...lora } } : {}),

@@ -10,6 +10,7 @@ import { openTokenDecoder } from './generation/token-decoder.ts';
 import { diskWeights } from './generation/weight-sources.ts';
 import { openKernels } from './kernels/open.ts';
 import { readModelConfig } from './model/files.ts';
+import { ImagePatches } from './vision/image-patches.ts';
 
 const port = parentPort!;
 const setup = workerData as ServerSetup;
@@ -23,6 +24,7 @@ async function main(): Promise<void> {
     cacheMegabytes: setup.cacheMegabytes,
     maxBatch: setup.maxBatch,
     version: setup.version,
+    patches: config.vision && new ImagePatches(setup.model, config.vision),
     decoder: () => {
       decoder ??= openTokenDecoder(setup.model);
       return decoder;
@@ -45,7 +47,15 @@ async function main(): Promise<void> {
       contextTokens: generator.contextTokens,
       version: setup.version,
       logprobs: 'temperature',
-      can: new Set(['scorePrompt', 'lora', 'memory', 'disk', 'pauseKeep', 'seeds'] as const),
+      can: new Set([
+        'scorePrompt',
+        'lora',
+        'memory',
+        'disk',
+        'pauseKeep',
+        'seeds',
+        ...(config.vision ? (['images'] as const) : []),
+      ] as const),
     },
   });
 }

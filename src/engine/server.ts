@@ -10,8 +10,10 @@ import type {
   WeightUpdate,
 } from '../inference/server.ts';
 import { startWorker } from '../lib/worker.ts';
+import type { ImageRef } from '../types.ts';
 import type { GenerationStatistics, StepNews } from './generation/generator.ts';
 import type { Ask, FromEngine, ServerSetup, ToEngine } from './generation/messages.ts';
+import { readImages } from './vision/read-images.ts';
 
 export interface EmbeddedServerOptions {
   /** A model folder in the Hugging Face layout. */
@@ -30,6 +32,8 @@ export interface EmbeddedServerOptions {
   readonly signal?: AbortSignal;
   /** Receives one line when kernels are built or cannot be; default standard error. */
   readonly log?: (line: string) => void;
+  /** The bytes of an image that a request shows. */
+  readonly readImage?: ((image: ImageRef) => Promise<Uint8Array>) | undefined;
 }
 
 const DEFAULTS = { cacheMegabytes: 256, maxBatch: 256, openTimeoutMs: 300_000 };
@@ -63,7 +67,7 @@ export async function openServer(options: EmbeddedServerOptions): Promise<Embedd
   const worker = startWorker('./server-worker', import.meta.url, { workerData: setup });
   try {
     const { info, description } = await untilReady(worker, log, signal);
-    return new EmbeddedServer(worker, info, description);
+    return new EmbeddedServer(worker, info, description, options.readImage);
   } catch (error) {
     await worker.terminate();
     throw error;
@@ -104,6 +108,7 @@ export class EmbeddedServer implements InferenceServer {
   /** One line for people: which kernels, with how many threads. */
   readonly description: string;
   readonly #worker: Worker;
+  readonly #readImage: EmbeddedServerOptions['readImage'];
   readonly #exited: Promise<void>;
   readonly #inFlight = new Map<number, InFlight>();
   readonly #ids = new Set<string>();
@@ -115,8 +120,14 @@ export class EmbeddedServer implements InferenceServer {
   #key = 0;
   #closed: EngineError | undefined;
 
-  constructor(worker: Worker, info: ServerInfo, description: string) {
+  constructor(
+    worker: Worker,
+    info: ServerInfo,
+    description: string,
+    readImage?: EmbeddedServerOptions['readImage'],
+  ) {
     this.#worker = worker;
+    this.#readImage = readImage;
     this.#info = info;
     this.description = description;
     worker.on('message', (message: FromEngine) => this.#receive(message));
@@ -141,10 +152,12 @@ export class EmbeddedServer implements InferenceServer {
 
   async generate(request: GenerateRequest): Promise<GenerateResult> {
     if (this.#closed) throw this.#closed;
-    const { id, prompt, sampling, adapter, priority, scorePrompt, signal, images } = request;
+    const { id, prompt, sampling, adapter, priority, scorePrompt, signal, images = [] } = request;
     if (this.#ids.has(id)) {
       throw new EngineError(`request id ${JSON.stringify(id)} is already in flight; ids are unique`);
     }
+    if (signal?.aborted) return emptyReply(request);
+    const seen = images.length > 0 ? await this.#shown(request, images) : {};
     if (signal?.aborted) return emptyReply(request);
     const key = this.#key++;
     const onAbort = () => this.#send({ kind: 'abort', key });
@@ -161,7 +174,7 @@ export class EmbeddedServer implements InferenceServer {
           adapter,
           priority,
           scorePrompt,
-          images: images?.length,
+          ...seen,
           streams,
         };
         this.#send({ kind: 'generate', key, request: plain });
@@ -171,6 +184,16 @@ export class EmbeddedServer implements InferenceServer {
       this.#inFlight.delete(key);
       this.#ids.delete(id);
     }
+  }
+
+  async #shown({ id, imagePlaces }: GenerateRequest, images: readonly ImageRef[]) {
+    const refuse = (message: string) =>
+      new EngineError(`request ${JSON.stringify(id)}: ${message}`, { reason: 'refused' });
+    return {
+      shown: images.map(({ blob }) => blob),
+      places: imagePlaces,
+      images: await readImages(images, this.#readImage, refuse),
+    };
   }
 
   async pause(mode: 'abort' | 'wait' | 'keep'): Promise<void> {

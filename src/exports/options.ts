@@ -1,7 +1,7 @@
 /** `rollcall/options`: the options and results of the functions at the root, and runs described as data. */
 
 export type { EmbeddedOptions } from '../engine/embedded.ts';
-export type { CreateModelOptions, ModelSize } from '../engine/model/create.ts';
+export type { CreateModelOptions, ModelSize, VisionShape } from '../engine/model/create.ts';
 export type { EvaluateOptions, Evaluation } from '../evaluate.ts';
 export type { PlainOptions } from '../options/plain-options.ts';
 export { type ResolvedRun, resolveRun } from '../options/resolve-run.ts';

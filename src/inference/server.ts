@@ -43,6 +43,8 @@ export interface GenerateRequest {
   /** Ids of the prompt, not expanded: one placeholder id per image. */
   readonly prompt: Int32Array;
   readonly images?: readonly ImageRef[];
+  /** Where the placeholders stand in `prompt`; a reply may have written the same id without an image. */
+  readonly imagePlaces?: readonly number[];
   readonly sampling: SamplingParams;
   readonly adapter?: string;
   readonly priority?: number;

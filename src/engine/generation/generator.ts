@@ -7,15 +7,19 @@ import type { GenerateResult } from '../../inference/server.ts';
 import { messageOf } from '../../lib/error-message.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
+import type { PatchedImage } from '../vision/encoder.ts';
+import type { ImagePatches } from '../vision/image-patches.ts';
+import { expandPrompt, type Sight } from './expand-prompt.ts';
 import { Head } from './head.ts';
 import { type LoraWeights, loadLora } from './lora.ts';
 import { type PackedWeights, packWeights, type WeightSource } from './packed-weights.ts';
 import { PrefixCache } from './prefix-cache.ts';
 import { checkRequest, type PlainRequest } from './request.ts';
 import { Scheduler } from './scheduler.ts';
+import { SeenImages } from './seen-images.ts';
 import { appendToken, createSequence, type RunningSequence, replyTokens } from './sequence.ts';
 import { StopStrings, type TokenDecoder } from './stop-strings.ts';
-import { bytesPerBlock, Transformer } from './transformer.ts';
+import { bytesPerBlock, type SeenTokens, Transformer } from './transformer.ts';
 
 const BLOCK_TOKENS = 16;
 const STEP_TOKENS = 512;
@@ -27,6 +31,8 @@ export interface GeneratorOptions {
   readonly version: number;
   /** Made when a request first brings stop strings. */
   readonly decoder: () => TokenDecoder;
+  /** Reads images; of a model that sees. */
+  readonly patches?: ImagePatches | undefined;
 }
 
 /** Totals since the engine opened, counted where K/V are written, and how it stands now. */
@@ -67,6 +73,7 @@ export class Generator {
   readonly #transformer: Transformer;
   readonly #head: Head;
   readonly #decoder: () => TokenDecoder;
+  readonly #eyes: { readonly patches: ImagePatches; readonly seen: SeenImages } | undefined;
   readonly #sequences = new Map<number, RunningSequence>();
   readonly #adapters = new Map<string, LoraWeights>();
   #weights: PackedWeights;
@@ -100,6 +107,8 @@ export class Generator {
       blockTokens: BLOCK_TOKENS,
       contextTokens: this.contextTokens,
     });
+    const { patches } = options;
+    this.#eyes = patches && { patches, seen: new SeenImages(kernels) };
     this.#head = new Head(kernels, config, options.maxBatch);
     this.#cache = new PrefixCache({
       blocks,
@@ -127,13 +136,33 @@ export class Generator {
       vocabulary: this.config.vocabulary,
       contextTokens: this.contextTokens,
       adapters: new Set(this.#adapters.keys()),
+      sees: this.#eyes !== undefined,
     });
     const { stopStrings } = request.sampling;
     const stops =
       stopStrings.length > 0 ? new StopStrings(stopStrings, this.#decoder(), request.prompt) : undefined;
-    const sequence = createSequence(key, this.#order++, request, stops, this.contextTokens);
+    const { prompt, sight } = this.#expand(request);
+    const sequence = createSequence(
+      key,
+      this.#order++,
+      { ...request, prompt },
+      stops,
+      this.contextTokens,
+      sight,
+    );
     this.#sequences.set(key, sequence);
     this.#scheduler.add(sequence);
+  }
+
+  #expand(request: PlainRequest): { readonly prompt: Int32Array; readonly sight?: Sight } {
+    const { vision } = this.config;
+    if (!this.#eyes || !vision || !request.shown?.length) return request;
+    const expanded = expandPrompt(request, vision, this.#eyes.patches.take(request.images ?? []));
+    if (expanded.prompt.length < this.contextTokens) return expanded;
+    throw new EngineError(
+      `request ${JSON.stringify(request.id)}: prompt is ${expanded.prompt.length} tokens long with its images; ` +
+        `with room for a reply it may have ${this.contextTokens - 1} (context ${this.contextTokens})`,
+    );
   }
 
   /** Ends a request with what it has; its reply is in the next news. */
@@ -186,6 +215,7 @@ export class Generator {
       if (sequence.scored < sequence.promptTokens) sequence.scored = 1;
     }
     this.#cache.flush();
+    this.#eyes?.seen.forget();
     this.#weights.free();
     this.#weights = next;
     this.#setVersion('', version);
@@ -225,13 +255,14 @@ export class Generator {
   free(): void {
     this.#weights.free();
     for (const adapter of this.#adapters.values()) adapter.free();
+    this.#eyes?.seen.close();
     this.#transformer.free();
     this.#head.free();
   }
 
   #stepGroup(group: readonly RunningSequence[], lora: LoraWeights | undefined): void {
     const tokens = this.#describe(group);
-    this.#transformer.step(this.#weights, lora, tokens, group.length);
+    this.#transformer.step(this.#weights, lora, tokens, group.length, this.#look(group));
     const rows: number[] = [];
     const ready: RunningSequence[] = [];
     let row = 0;
@@ -266,7 +297,7 @@ export class Generator {
 
   /** Fills the transformer's inputs with the group's scheduled tokens. */
   #describe(group: readonly RunningSequence[]): number {
-    const { ids, sequences, positions, blockTable, blocksPerSequence } = this.#transformer;
+    const { ids, sequences, positions, blockTable, blocksPerSequence, mrope } = this.#transformer;
     let token = 0;
     for (let index = 0; index < group.length; index++) {
       const sequence = group[index]!;
@@ -275,12 +306,36 @@ export class Generator {
         blockTable[at + blocks] = path.table[blocks]!;
       }
       for (let position = path.length; position < path.length + sequence.scheduled; position++) {
-        ids[token] = sequence.ids[position]!;
+        const id = sequence.ids[position]!;
+        ids[token] = id < 0 ? this.config.vision!.imageId : id;
+        if (mrope) setPositions(mrope, token, sequence.sight, position);
         sequences[token] = index;
         positions[token++] = position;
       }
     }
     return token;
+  }
+
+  /** Where this step's tokens show images, and the states of these. */
+  #look(group: readonly RunningSequence[]): SeenTokens[] {
+    const images = new Map<string, PatchedImage>();
+    const shown: { token: number; blob: string; first: number; count: number }[] = [];
+    let token = 0;
+    for (const { path, scheduled, sight } of group) {
+      const start = path!.length;
+      for (const { start: at, blob, size } of sight?.pictures ?? []) {
+        const from = Math.max(at, start);
+        const count = Math.min(at + size.width * size.height, start + scheduled) - from;
+        if (count <= 0) continue;
+        images.set(blob, sight!.images.get(blob)!);
+        shown.push({ token: token + from - start, blob, first: from - at, count });
+      }
+      token += scheduled;
+    }
+    if (shown.length === 0) return [];
+    const states = this.#eyes!.seen.look(this.#weights.encoder!, images);
+    const bytes = 4 * this.config.hidden;
+    return shown.map(({ blob, first, ...rest }) => ({ ...rest, from: states.get(blob)! + first * bytes }));
   }
 
   /** Log-probs of the prompt tokens that this step's states of the sequence, from `row` on, predict. */
@@ -291,7 +346,8 @@ export class Generator {
     if (from >= to) return;
     const rows = Array.from({ length: to - from }, (_, index) => row + from - start - 1 + index);
     const { temperature } = sequence.sampling;
-    const targets = sequence.ids.subarray(from, to);
+    const { imageId = 0 } = this.config.vision ?? {};
+    const targets = sequence.ids.slice(from, to).map((id) => (id < 0 ? imageId : id));
     const out = sequence.promptLogprobs!.subarray(from, to);
     this.#head.score(this.#weights, this.#transformer.states, stateRows, rows, targets, temperature, out);
     sequence.scored = to;
@@ -337,7 +393,7 @@ export class Generator {
         versions: sequence.versions,
         promptTokens: sequence.promptTokens,
         cachedTokens,
-        ...(sequence.promptLogprobs ? { promptLogprobs: sequence.promptLogprobs } : {}),
+        ...(sequence.promptLogprobs ? { promptLogprobs: givenLogprobs(sequence) } : {}),
       },
     });
   }
@@ -360,6 +416,23 @@ export class Generator {
     this.#scheduler.remove(sequence);
     this.#sequences.delete(sequence.key);
   }
+}
+
+/** Time, row and column of a token; behind the prompt they count on together. */
+function setPositions(mrope: Int32Array, token: number, sight: Sight | undefined, position: number): void {
+  const { positions, lag } = sight ?? { positions: undefined, lag: 0 };
+  for (let axis = 0; axis < 3; axis++) {
+    mrope[3 * token + axis] = positions?.[3 * position + axis] ?? position - lag;
+  }
+}
+
+/** One a token of the prompt as it was given; images are not predicted. */
+function givenLogprobs({ promptLogprobs, sight }: RunningSequence): Float32Array {
+  if (!sight) return promptLogprobs!;
+  const images = new Set(sight.pictures.map(({ start }) => start));
+  return Float32Array.from(sight.places, (place) =>
+    images.has(place) ? Number.NaN : promptLogprobs![place]!,
+  );
 }
 
 function emptyNews(): StepNews {

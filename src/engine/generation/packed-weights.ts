@@ -3,7 +3,9 @@ import { EngineError } from '../../errors.ts';
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { describeLayer, type Matrix, type Norm } from '../model/decoder-layer.ts';
-import { type WeightSpec, weightElements, weightSpecs } from '../model/weights.ts';
+import { ParameterStore } from '../model/parameters.ts';
+import { visionSpecs, type WeightSpec, weightElements, weightSpecs } from '../model/weights.ts';
+import { VisionEncoder } from '../vision/encoder.ts';
 
 export interface PackedLayer {
   readonly inputNorm: Pointer;
@@ -24,6 +26,8 @@ export interface PackedWeights {
   readonly layers: readonly PackedLayer[];
   readonly norm: Pointer;
   readonly head: Pointer;
+  /** Of a model that sees. */
+  readonly encoder: VisionEncoder | undefined;
   free(): void;
 }
 
@@ -52,12 +56,16 @@ interface Place {
   readonly row: number;
 }
 
+/** The encoder's weights, which it keeps and packs by itself. */
+const isOfEyes = ({ name }: WeightSpec) => name.startsWith('visual.');
+
 /** Rows and columns of every matrix after fusing, and where each weight goes. */
 function fusedLayout(config: ModelConfig) {
   const places = new Map<string, Place>();
   const shapes = new Map<string, { rows: number; width: number; kind: WeightSpec['kind']; parts: number }>();
   const names = fusedNames(config);
   for (const spec of weightSpecs(config)) {
+    if (isOfEyes(spec)) continue;
     const into = names.get(spec.name) ?? spec.name;
     const width = spec.shape[1] ?? 1;
     const shape = shapes.get(into) ?? { rows: 0, width, kind: spec.kind, parts: 0 };
@@ -103,6 +111,8 @@ export function packWeights(kernels: Kernels, config: ModelConfig, source: Weigh
       kernels.free(weight);
     }
   };
+  const eyes = config.vision && new ParameterStore(kernels, visionSpecs(config.vision, config.hidden), false);
+  const encoder = eyes && new VisionEncoder(kernels, config, eyes);
   let open: string | undefined;
   const seal = () => {
     if (open !== undefined && arrived.get(open) === shapes.get(open)!.parts) finish(open);
@@ -110,10 +120,13 @@ export function packWeights(kernels: Kernels, config: ModelConfig, source: Weigh
   };
   const free = () => {
     for (const pointer of [...owned, ...staged.values()]) kernels.free(pointer);
+    encoder?.close();
+    eyes?.close();
   };
   try {
     source((spec) => {
       seal();
+      if (eyes && isOfEyes(spec)) return eyes.value(eyes.get(spec.name));
       const { into, row } = places.get(spec.name)!;
       const { rows, width } = shapes.get(into)!;
       if (!staged.has(into)) staged.set(into, take(rows * width));
@@ -122,14 +135,20 @@ export function packWeights(kernels: Kernels, config: ModelConfig, source: Weigh
       return kernels.f32(staged.get(into)! + row * width * 4, weightElements(spec));
     });
     seal();
-    return { ...assemble(config, ready), free };
+    if (eyes && !kernels.allFinite({ x: eyes.values, count: eyes.count })) {
+      throw new EngineError('a weight of the encoder is not finite; the old weights stay in use');
+    }
+    return { ...assemble(config, ready), encoder, free };
   } catch (error) {
     free();
     throw error;
   }
 }
 
-function assemble(config: ModelConfig, ready: ReadonlyMap<string, Pointer>): Omit<PackedWeights, 'free'> {
+function assemble(
+  config: ModelConfig,
+  ready: ReadonlyMap<string, Pointer>,
+): Omit<PackedWeights, 'free' | 'encoder'> {
   const get = (name: string) => {
     const pointer = ready.get(name);
     if (pointer === undefined) throw new EngineError(`weight ${name} is missing from the update`);

@@ -1,5 +1,6 @@
 import { EngineError } from '../../errors.ts';
 import type { SamplingParams } from '../../inference/server.ts';
+import type { ImageBytes } from '../vision/image-patches.ts';
 
 /** What crosses to the engine's thread: a `GenerateRequest` without its functions. */
 export interface PlainRequest {
@@ -9,7 +10,11 @@ export interface PlainRequest {
   readonly adapter?: string | undefined;
   readonly priority?: number | undefined;
   readonly scorePrompt?: boolean | undefined;
-  readonly images?: number | undefined;
+  /** The images at the prompt's placeholders, by hash, and where these stand if the caller knows. */
+  readonly shown?: readonly string[] | undefined;
+  readonly places?: readonly number[] | undefined;
+  /** Their bytes, each image once. */
+  readonly images?: readonly ImageBytes[] | undefined;
   readonly streams: boolean;
 }
 
@@ -17,6 +22,7 @@ export interface EngineBounds {
   readonly vocabulary: number;
   readonly contextTokens: number;
   readonly adapters: ReadonlySet<string>;
+  readonly sees: boolean;
 }
 
 /** Throws an `EngineError` that names the field and its value, before anything of the request runs. */
@@ -26,8 +32,8 @@ export function checkRequest(request: PlainRequest, limits: EngineBounds): void 
   };
   checkPrompt(request.prompt, limits, refuse);
   checkSampling(request.sampling, refuse);
-  if (request.images) {
-    refuse('images', `${request.images} image(s)`, 'the embedded engine reads text only');
+  if (request.shown?.length && !limits.sees) {
+    refuse('images', `${request.shown.length} image(s)`, 'this model reads text only');
   }
   if (request.adapter !== undefined && !limits.adapters.has(request.adapter)) {
     const known = [...limits.adapters].map((name) => JSON.stringify(name)).join(', ') || 'none';

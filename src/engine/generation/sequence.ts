@@ -1,5 +1,6 @@
 import type { SamplingParams, VersionSpan } from '../../inference/server.ts';
 import { hashSeed } from '../../lib/random.ts';
+import type { Sight } from './expand-prompt.ts';
 import type { CachePath } from './prefix-cache.ts';
 import type { PlainRequest } from './request.ts';
 import type { StopStrings } from './stop-strings.ts';
@@ -17,6 +18,8 @@ export interface RunningSequence {
   readonly stopIds: ReadonlySet<number>;
   readonly stopStrings: StopStrings | undefined;
   readonly promptTokens: number;
+  /** Images of the prompt, which is expanded then: ids below zero are theirs. */
+  readonly sight: Sight | undefined;
   /** Tokens the prompt and reply may have together. */
   readonly limit: number;
   /** Hash of the request's seed; with a token's number it gives that token's random number. */
@@ -47,6 +50,7 @@ export function createSequence(
   request: PlainRequest,
   stopStrings: StopStrings | undefined,
   contextTokens: number,
+  sight?: Sight,
 ): RunningSequence {
   const { prompt, sampling } = request;
   const limit = Math.min(contextTokens, prompt.length + sampling.maxTokens);
@@ -61,6 +65,7 @@ export function createSequence(
     stopIds: new Set(sampling.stopIds),
     stopStrings,
     promptTokens: prompt.length,
+    sight,
     limit,
     seed: hashSeed(sampling.seed),
     occurrences: countOccurrences(prompt, sampling),
@@ -80,7 +85,13 @@ export function createSequence(
 function countOccurrences(prompt: Int32Array, sampling: SamplingParams): Map<number, number> | undefined {
   const { repetitionPenalty, presencePenalty, frequencyPenalty } = sampling;
   // Presence and frequency count the reply alone; repetition the prompt too.
-  if (repetitionPenalty !== 1) return new Map(Array.from(prompt, (id) => [id, 0]));
+  if (repetitionPenalty !== 1)
+    return new Map(
+      Array.from(
+        prompt.filter((id) => id >= 0),
+        (id) => [id, 0],
+      ),
+    );
   return presencePenalty !== 0 || frequencyPenalty !== 0 ? new Map() : undefined;
 }
 

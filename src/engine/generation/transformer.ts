@@ -4,6 +4,7 @@
  */
 import type { CacheCall, Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
+import { axisOfPair } from '../vision/positions.ts';
 import type { LayerAdapters, LoraModule, LoraWeights } from './lora.ts';
 import type { PackedLayer, PackedWeights } from './packed-weights.ts';
 
@@ -19,6 +20,13 @@ export interface TransformerOptions {
   readonly contextTokens: number;
 }
 
+/** Tokens of a step that show an image: their states stand in the place of embeddings. */
+export interface SeenTokens {
+  readonly token: number;
+  readonly count: number;
+  readonly from: Pointer;
+}
+
 /** Bytes of K/V that one block of tokens takes, over all layers. */
 export function bytesPerBlock(kernels: Kernels, config: ModelConfig, blockTokens: number): number {
   const shape = { blocks: 1, blockTokens, kvHeads: config.kvHeads, headDim: config.headSize };
@@ -31,6 +39,8 @@ export class Transformer {
   readonly ids: Int32Array;
   readonly sequences: Int32Array;
   readonly positions: Int32Array;
+  /** Of a model that sees, per token its positions in time, row and column. */
+  readonly mrope: Int32Array | undefined;
   /** [sequences, blocksPerSequence] */
   readonly blockTable: Int32Array;
   readonly blocksPerSequence: number;
@@ -45,6 +55,7 @@ export class Transformer {
   readonly #keys: Pointer;
   readonly #values: Pointer;
   readonly #calls: ReturnType<typeof layerCalls>;
+  readonly #turns: { readonly fill: (tokens: number) => void } | undefined;
   #loraRows: { pointer: Pointer; floats: number } = { pointer: 0, floats: 0 };
 
   constructor(kernels: Kernels, config: ModelConfig, options: TransformerOptions) {
@@ -61,6 +72,33 @@ export class Transformer {
     const cos = floats((contextTokens * headSize) / 2);
     const sin = floats((contextTokens * headSize) / 2);
     fillRotations(kernels, config, contextTokens, cos, sin);
+
+    // A token of a model that sees turns by three positions: each step has a table of its own, a row a token.
+    const { vision } = config;
+    this.mrope = vision && new Int32Array(3 * stepTokens);
+    const half = headSize / 2;
+    const own = vision && {
+      cos: floats(stepTokens * half),
+      sin: floats(stepTokens * half),
+      rows: floats(stepTokens),
+    };
+    if (own) {
+      kernels.i32(own.rows, stepTokens).set(Int32Array.from({ length: stepTokens }, (_, row) => row));
+      const axis = axisOfPair(vision.sections);
+      const table = [kernels.f32(cos, contextTokens * half), kernels.f32(sin, contextTokens * half)];
+      const step = [kernels.f32(own.cos, stepTokens * half), kernels.f32(own.sin, stepTokens * half)];
+      const positions = this.mrope!;
+      this.#turns = {
+        fill: (tokens) => {
+          for (let at = 0; at < tokens * half; at++) {
+            const pair = at % half;
+            const from = positions[3 * ((at - pair) / half) + axis[pair]!]! * half + pair;
+            step[0]![at] = table[0]![from]!;
+            step[1]![at] = table[1]![from]!;
+          }
+        },
+      };
+    }
 
     const idsAt = floats(stepTokens);
     const sequencesAt = floats(stepTokens);
@@ -85,9 +123,10 @@ export class Transformer {
       attended: floats(stepTokens * heads * headSize),
       gateUp: floats(stepTokens * 2 * intermediate),
       activated: floats(stepTokens * intermediate),
-      cos,
-      sin,
-      positions: contextTokens,
+      cos: own?.cos ?? cos,
+      sin: own?.sin ?? sin,
+      turns: own?.rows ?? positionsAt,
+      positions: own ? stepTokens : contextTokens,
       cache: {
         ...shape,
         keys: this.#keys,
@@ -103,13 +142,24 @@ export class Transformer {
   }
 
   /** Writes K/V of the `tokens` described by the input arrays and leaves their states in `states`. */
-  step(weights: PackedWeights, lora: LoraWeights | undefined, tokens: number, sequenceCount: number): void {
+  step(
+    weights: PackedWeights,
+    lora: LoraWeights | undefined,
+    tokens: number,
+    sequenceCount: number,
+    sight: readonly SeenTokens[] = [],
+  ): void {
     const kernels = this.#kernels;
     const { embed, norm, cacheWrite, cacheAttention } = this.#calls;
     this.#setRows(tokens);
     cacheWrite.sequenceCount = cacheAttention.sequenceCount = sequenceCount;
     embed.table = weights.embedding;
     kernels.gather(embed);
+    const width = embed.width;
+    for (const { token, from, count } of sight) {
+      kernels.copy({ from, to: this.#residual + 4 * token * width, count: count * width });
+    }
+    this.#turns?.fill(tokens);
     // The first norm has nothing to add to the residual stream yet.
     norm.residual = norm.sum = 0;
     for (let layer = 0; layer < weights.layers.length; layer++) {
@@ -239,6 +289,8 @@ interface Buffers {
   readonly activated: Pointer;
   readonly cos: Pointer;
   readonly sin: Pointer;
+  /** Per token the row of the rotation tables that turns it. */
+  readonly turns: Pointer;
   /** Rows of the rotation tables. */
   readonly positions: number;
   readonly cache: CacheCall;
@@ -266,7 +318,7 @@ function layerCalls(config: ModelConfig, at: Buffers) {
       rows: 0,
       heads: heads + kvHeads,
       headDim: headSize,
-      positions: at.cache.positions,
+      positions: at.turns,
       cos: at.cos,
       sin: at.sin,
       tableRows: at.positions,

@@ -30,6 +30,9 @@ export function diskWeights(directory: string, config: ModelConfig): WeightSourc
       `${directory}: ${field} is ${other[field]}; the running model has ${config[field]}`,
     );
   }
+  if (JSON.stringify(other.vision) !== JSON.stringify(config.vision)) {
+    throw new EngineError(`${directory}: its vision_config is another than the running model's`);
+  }
   return (visit) => readWeights(directory, config, visit);
 }
 

@@ -1,6 +1,7 @@
 import { ConfigError } from '../../errors.ts';
+import { parseVision, type VisionConfig, visionJson } from './vision-config.ts';
 
-export type ModelFamily = 'llama' | 'qwen2' | 'qwen3';
+export type ModelFamily = 'llama' | 'qwen2' | 'qwen3' | 'qwen2_5_vl';
 
 /** A decoder-only transformer: RMSNorm, rotary positions, grouped-query attention, SwiGLU. */
 export interface ModelConfig {
@@ -25,17 +26,30 @@ export interface ModelConfig {
   readonly bosId: number | undefined;
   /** Ids that end a reply; `generation_config.json` may add more. */
   readonly eosIds: readonly number[];
+  /** The encoder of a model that sees. */
+  readonly vision?: VisionConfig;
 }
 
-const FAMILIES: readonly ModelFamily[] = ['llama', 'qwen2', 'qwen3'];
-const DEFAULT_CONTEXT: Record<ModelFamily, number> = { llama: 2048, qwen2: 32768, qwen3: 32768 };
+const FAMILIES: readonly ModelFamily[] = ['llama', 'qwen2', 'qwen3', 'qwen2_5_vl'];
+const DEFAULT_CONTEXT: Record<ModelFamily, number> = {
+  llama: 2048,
+  qwen2: 32768,
+  qwen3: 32768,
+  qwen2_5_vl: 32768,
+};
+const BIASED: readonly ModelFamily[] = ['qwen2', 'qwen2_5_vl'];
+
+/** Biases on the query, key and value projections. */
+export const hasAttentionBias = (family: ModelFamily) => BIASED.includes(family);
 
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads a Hugging Face `config.json`; `file` is named in errors. What is not implemented is refused by field. */
-export function parseModelConfig(json: unknown, file: string): ModelConfig {
-  if (!isFields(json)) throw new ConfigError(`${file}: not a JSON object`);
-  const family = readFamily(json, file);
+export function parseModelConfig(whole: unknown, file: string): ModelConfig {
+  if (!isFields(whole)) throw new ConfigError(`${file}: not a JSON object`);
+  const family = readFamily(whole, file);
+  // A model that sees says beside its vision what its decoder is, in a part of its own since transformers 4.52.
+  const json = isFields(whole.text_config) ? { ...whole, ...whole.text_config } : whole;
   refuseUnsupported(json, family, file);
 
   const count = (name: string, fallback?: number) => readCount(json, name, fallback, file);
@@ -62,8 +76,9 @@ export function parseModelConfig(json: unknown, file: string): ModelConfig {
     ropeBase: readRopeBase(json, file),
     normEpsilon: readPositive(json, 'rms_norm_eps', 1e-6, file),
     tied: json.tie_word_embeddings === true,
-    attentionBias: family === 'qwen2',
+    attentionBias: hasAttentionBias(family),
     headNorm: family === 'qwen3',
+    ...(family === 'qwen2_5_vl' ? { vision: parseVision(whole, json, { hidden, headSize }, file) } : {}),
     bosId: typeof json.bos_token_id === 'number' ? json.bos_token_id : undefined,
     eosIds: readIds(json.eos_token_id, 'eos_token_id', file),
   };
@@ -71,7 +86,12 @@ export function parseModelConfig(json: unknown, file: string): ModelConfig {
 
 /** The `config.json` that `parseModelConfig` reads back as `config`, and that transformers loads. */
 export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
-  const names = { llama: 'LlamaForCausalLM', qwen2: 'Qwen2ForCausalLM', qwen3: 'Qwen3ForCausalLM' };
+  const names = {
+    llama: 'LlamaForCausalLM',
+    qwen2: 'Qwen2ForCausalLM',
+    qwen3: 'Qwen3ForCausalLM',
+    qwen2_5_vl: 'Qwen2_5_VLForConditionalGeneration',
+  };
   return {
     architectures: [names[config.family]],
     model_type: config.family,
@@ -86,9 +106,10 @@ export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
     hidden_act: 'silu',
     rms_norm_eps: config.normEpsilon,
     rope_theta: config.ropeBase,
-    rope_scaling: null,
+    rope_scaling: config.vision ? { type: 'mrope', mrope_section: config.vision.sections } : null,
     tie_word_embeddings: config.tied,
-    ...(config.family === 'qwen2' ? {} : { attention_bias: false }),
+    ...(hasAttentionBias(config.family) ? {} : { attention_bias: false }),
+    ...(config.vision ? visionJson(config.vision) : {}),
     ...(config.bosId === undefined ? {} : { bos_token_id: config.bosId }),
     ...(config.eosIds.length === 0
       ? {}
@@ -119,7 +140,7 @@ function refuseUnsupported(json: Fields, family: ModelFamily, file: string): voi
   only('partial_rotary_factor', [1], '1 is');
   only('pretraining_tp', [1], '1 is');
   // Qwen2 has its biases whatever this says.
-  if (family !== 'qwen2') only('attention_bias', [false], `false is, for ${family}`);
+  if (!hasAttentionBias(family)) only('attention_bias', [false], `false is, for ${family}`);
   only('use_sliding_window', [false], 'full attention is');
   // Qwen files carry a window that `use_sliding_window: false` turns off.
   if (family === 'llama') only('sliding_window', [], 'full attention is');
@@ -136,6 +157,7 @@ function refuseUnsupported(json: Fields, family: ModelFamily, file: string): voi
     if (rope === undefined || rope === null) continue;
     if (!isFields(rope)) refuse(name, rope, 'an object or null is');
     const type = (rope as Fields).rope_type ?? (rope as Fields).type ?? 'default';
+    if (family === 'qwen2_5_vl' && type === 'mrope') continue;
     if (type !== 'default') refuse(`${name}.rope_type`, type, 'default (no scaling) is');
     const partial = (rope as Fields).partial_rotary_factor ?? 1;
     if (partial !== 1) refuse(`${name}.partial_rotary_factor`, partial, '1 is');

@@ -3,9 +3,10 @@ import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { createRandom, hashSeed } from '../../lib/random.ts';
-import { type ModelConfig, modelConfigJson } from './config.ts';
+import { hasAttentionBias, type ModelConfig, modelConfigJson } from './config.ts';
 import { FileSet, readJson, TOKENIZER_FILES } from './files.ts';
-import { type WeightSpec, weightElements, weightSpecs } from './weights.ts';
+import type { VisionConfig } from './vision-config.ts';
+import { rowElements, type WeightSpec, weightElements, weightSpecs } from './weights.ts';
 
 /** What a tokenizer decides for a model. */
 interface TokenizerFacts {
@@ -14,7 +15,13 @@ interface TokenizerFacts {
   readonly eosIds: readonly number[];
 }
 
-type Shape = Omit<ModelConfig, 'family' | 'attentionBias' | 'headNorm' | keyof TokenizerFacts>;
+type Shape = Omit<ModelConfig, 'family' | 'attentionBias' | 'headNorm' | 'vision' | keyof TokenizerFacts>;
+
+/** The encoder of a new model that sees, and the sizes to which its processor brings images. */
+export interface VisionShape extends Omit<VisionConfig, 'imageId' | 'marks'> {
+  readonly minPixels: number;
+  readonly maxPixels: number;
+}
 
 const COMMON = { normEpsilon: 1e-6, tied: true } as const;
 
@@ -78,16 +85,23 @@ export interface CreateModelOptions {
   readonly family?: ModelConfig['family'];
   readonly seed?: number;
   readonly overrides?: Partial<Shape>;
+  /** With the family `qwen2_5_vl`; the tokenizer has `<|image_pad|>` then. */
+  readonly vision?: VisionShape;
 }
 
 /** Writes a model folder with random weights and returns its config. */
 export function createModel(options: CreateModelOptions): ModelConfig {
-  const { directory, size, family = 'llama', seed = 0 } = options;
+  const { directory, size, family = 'llama', seed = 0, vision } = options;
   if (!Object.hasOwn(MODEL_SIZES, size)) {
     throw new ConfigError(`size ${size} is unknown; ${Object.keys(MODEL_SIZES).join(', ')} are known`);
   }
   if (existsSync(join(directory, 'config.json'))) {
     throw new ConfigError(`${directory} already holds a model; choose another folder`);
+  }
+  if ((family === 'qwen2_5_vl') !== (vision !== undefined)) {
+    throw new ConfigError(
+      `family ${family} ${vision ? 'has no vision' : 'needs vision: the shape of its encoder'}`,
+    );
   }
   const tokenizer = tokenizerFolder(options.tokenizer);
   const config: ModelConfig = {
@@ -95,8 +109,9 @@ export function createModel(options: CreateModelOptions): ModelConfig {
     ...MODEL_SIZES[size],
     ...options.overrides,
     ...tokenizerFacts(tokenizer),
-    attentionBias: family === 'qwen2',
+    attentionBias: hasAttentionBias(family),
     headNorm: family === 'qwen3',
+    ...(vision ? { vision: visionOf(vision, tokenizer) } : {}),
   };
   mkdirSync(directory, { recursive: true });
   const files = new FileSet(directory);
@@ -110,8 +125,44 @@ export function createModel(options: CreateModelOptions): ModelConfig {
     })),
   );
   files.copy(tokenizer, TOKENIZER_FILES);
+  if (vision) files.text('preprocessor_config.json', `${JSON.stringify(processorJson(vision), null, 2)}\n`);
   files.commit();
   return config;
+}
+
+function visionOf({ minPixels: _, maxPixels: __, ...shape }: VisionShape, tokenizer: string): VisionConfig {
+  const ids = readTokenIds(tokenizer).ids;
+  const imageId = ids.get('<|image_pad|>');
+  if (imageId === undefined) {
+    throw new ConfigError(`${tokenizer}: the tokenizer of a model that sees needs the token <|image_pad|>`);
+  }
+  const named = { vision_start_token_id: '<|vision_start|>', vision_end_token_id: '<|vision_end|>' };
+  const marks = Object.entries(named).flatMap(([name, token]) => {
+    const id = ids.get(token);
+    return id === undefined ? [] : [[name, id] as const];
+  });
+  return { ...shape, imageId, marks: Object.fromEntries(marks) };
+}
+
+/** `preprocessor_config.json` as transformers writes it. */
+function processorJson({ patch, merge, frames, minPixels, maxPixels }: VisionShape) {
+  return {
+    image_processor_type: 'Qwen2VLImageProcessor',
+    do_convert_rgb: true,
+    do_normalize: true,
+    do_rescale: true,
+    do_resize: true,
+    image_mean: [0.5, 0.5, 0.5],
+    image_std: [0.5, 0.5, 0.5],
+    resample: 3,
+    rescale_factor: 1 / 255,
+    patch_size: patch,
+    merge_size: merge,
+    temporal_patch_size: frames,
+    min_pixels: minPixels,
+    max_pixels: maxPixels,
+    size: { shortest_edge: minPixels, longest_edge: maxPixels },
+  };
 }
 
 /**
@@ -123,7 +174,7 @@ export function randomWeight(spec: WeightSpec, seed: number): Float32Array {
   if (spec.kind === 'norm') return data.fill(1);
   if (spec.kind === 'bias') return data;
   const random = createRandom(hashSeed(seed, spec.name));
-  const deviation = 1 / Math.sqrt(spec.shape[1]!);
+  const deviation = 1 / Math.sqrt(rowElements(spec));
   for (let index = 0; index < data.length; index += 2) {
     const radius = deviation * Math.sqrt(-2 * Math.log(1 - random.next()));
     const angle = 2 * Math.PI * random.next();
@@ -143,7 +194,7 @@ function tokenizerFolder(path: string): string {
   throw new ConfigError(`tokenizer ${path}: a file named tokenizer.json, or its folder, is needed`);
 }
 
-function tokenizerFacts(folder: string): TokenizerFacts {
+function readTokenIds(folder: string): { vocabulary: number; ids: Map<string, number> } {
   const file = join(folder, 'tokenizer.json');
   const json = readJson(file) as {
     model?: { vocab?: Record<string, number> | unknown[] };
@@ -161,6 +212,11 @@ function tokenizerFacts(folder: string): TokenizerFacts {
     }
   }
   for (const { id } of added) vocabulary = Math.max(vocabulary, id + 1);
+  return { vocabulary, ids };
+}
+
+function tokenizerFacts(folder: string): TokenizerFacts {
+  const { vocabulary, ids } = readTokenIds(folder);
   const special = specialTokens(folder);
   const eos = special.eos === undefined ? undefined : ids.get(special.eos);
   return {

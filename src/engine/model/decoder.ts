@@ -29,6 +29,10 @@ export interface PackedTokens {
   readonly ids: Pointer;
   readonly positions: Pointer;
   readonly rows: RowLayout;
+  /** Rotations of these tokens, where they are not those of counted positions; `positions` are its rows then. */
+  readonly rope?: RopeTable;
+  /** States that stand in the place of embeddings: those of images. */
+  readonly sight?: { readonly at: Int32Array; readonly states: Activation };
 }
 
 /** Low-rank additions, by the names of the linear layers that have them (`model.layers.0.self_attn.q_proj`). */
@@ -65,8 +69,10 @@ export class Decoder {
 
   /** States of the last layer, before the final norm. */
   forward(tape: Tape, tokens: PackedTokens, recompute: boolean, checkpoint: () => void): Activation {
-    const rope = this.#rope.upTo(this.config.contextTokens, tokens);
+    const rope = tokens.rope ?? this.#rope.upTo(this.config.contextTokens, tokens);
     let states = tape.embed(this.embedding, tokens.ids, tokens.count);
+    const { sight } = tokens;
+    if (sight) states = tape.replaceRows(states, sight.at, sight.states);
     for (const layer of this.#layers) {
       checkpoint();
       const run = (on: Tape, x: Activation) => this.#runLayer(on, layer, x, tokens, rope);

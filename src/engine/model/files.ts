@@ -36,6 +36,8 @@ export const TOKENIZER_FILES = [
   'merges.txt',
   'chat_template.jinja',
   'generation_config.json',
+  'preprocessor_config.json',
+  'processor_config.json',
 ] as const;
 
 const CHUNK_BYTES = 4 << 20;

@@ -4,7 +4,7 @@
  * always multiplied by the same input (q, k, v; gate, up) lie one after another and count as one matrix.
  */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
-import { type WeightSpec, weightElements } from './weights.ts';
+import { rowElements, type WeightSpec, weightElements } from './weights.ts';
 
 const ALIGNED_FLOATS = 16;
 
@@ -119,7 +119,7 @@ export class PackedMatrix {
     this.#store = first.store;
     this.#offset = first.offset;
     this.rows = rows;
-    this.columns = first.spec.shape[1]!;
+    this.columns = rowElements(first.spec);
   }
 
   get trained(): boolean {

@@ -1,5 +1,6 @@
 import type { ModelConfig } from './config.ts';
 import { describeLayer, type Matrix, type Norm } from './decoder-layer.ts';
+import type { VisionConfig } from './vision-config.ts';
 
 /** A weight of a model under its Hugging Face name; the data is row-major f32, `[out, in]` for a linear layer. */
 export interface WeightSpec {
@@ -17,7 +18,46 @@ export function weightSpecs(config: ModelConfig): WeightSpec[] {
   if (!config.tied) {
     specs.push({ name: 'lm_head.weight', shape: [config.vocabulary, config.hidden], kind: 'linear' });
   }
-  return specs;
+  return config.vision ? [...specs, ...visionSpecs(config.vision, config.hidden)] : specs;
+}
+
+/** The weights of the encoder, `out` numbers a token. A patch is read by one matrix, which is stored as a convolution. */
+export function visionSpecs(vision: VisionConfig, out: number): WeightSpec[] {
+  const { hidden, intermediate, patch, frames, merge, layers } = vision;
+  const norm = (name: string): WeightSpec => ({
+    name: `visual.${name}.weight`,
+    shape: [hidden],
+    kind: 'norm',
+  });
+  const linear = (name: string, rows: number, columns: number): WeightSpec[] => [
+    { name: `visual.${name}.weight`, shape: [rows, columns], kind: 'linear' },
+    { name: `visual.${name}.bias`, shape: [rows], kind: 'bias' },
+  ];
+  const merged = hidden * merge * merge;
+  return [
+    {
+      name: 'visual.patch_embed.proj.weight',
+      shape: [hidden, 3, frames, patch, patch],
+      kind: 'linear',
+    },
+    ...Array.from({ length: layers }, (_, layer) => [
+      norm(`blocks.${layer}.norm1`),
+      ...linear(`blocks.${layer}.attn.qkv`, 3 * hidden, hidden),
+      ...linear(`blocks.${layer}.attn.proj`, hidden, hidden),
+      norm(`blocks.${layer}.norm2`),
+      ...linear(`blocks.${layer}.mlp.gate_proj`, intermediate, hidden),
+      ...linear(`blocks.${layer}.mlp.up_proj`, intermediate, hidden),
+      ...linear(`blocks.${layer}.mlp.down_proj`, hidden, intermediate),
+    ]).flat(),
+    norm('merger.ln_q'),
+    ...linear('merger.mlp.0', merged, merged),
+    ...linear('merger.mlp.2', out, merged),
+  ];
+}
+
+/** Numbers of a row: what one output of a matrix reads. */
+export function rowElements(spec: WeightSpec): number {
+  return weightElements(spec) / spec.shape[0]!;
 }
 
 export function weightElements(spec: WeightSpec): number {

@@ -45,7 +45,10 @@ export function loraModules(config: ModelConfig, options: LoraOptions): Set<stri
   return new Set(
     weightSpecs(config)
       .filter(
-        ({ kind, name }) => kind === 'linear' && targets.some((target) => name.endsWith(`.${target}.weight`)),
+        ({ kind, name }) =>
+          kind === 'linear' &&
+          name.startsWith('model.') &&
+          targets.some((target) => name.endsWith(`.${target}.weight`)),
       )
       .map(({ name }) => name.slice(0, -'.weight'.length)),
   );

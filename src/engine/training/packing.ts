@@ -6,6 +6,8 @@ export interface Packing {
   /** What is computed: each row's own tokens up to the last one a target needs. */
   readonly ids: Int32Array;
   readonly positions: Int32Array;
+  /** The row that each of them belongs to. */
+  readonly owners: Int32Array;
   /** Rows with own tokens, for attention. A row's prefix is in another row's tokens. */
   readonly rowStart: Int32Array;
   readonly rowLength: Int32Array;
@@ -42,9 +44,11 @@ export function packRows(rows: readonly Row[]): Packing {
   }
   const ids = new Int32Array(tokens);
   const positions = new Int32Array(tokens);
+  const owners = new Int32Array(tokens);
   const active = [...rows.keys()].filter((index) => used[index]! > own[index]!);
   for (const index of active) {
     ids.set(rows[index]!.ids.subarray(own[index]!, used[index]!), start[index]!);
+    owners.fill(index, start[index]!, start[index]! + used[index]! - own[index]!);
     for (let position = own[index]!; position < used[index]!; position++) {
       positions[start[index]! + position - own[index]!] = position;
     }
@@ -52,6 +56,7 @@ export function packRows(rows: readonly Row[]): Packing {
   return {
     ids,
     positions,
+    owners,
     rowStart: Int32Array.from(active, (index) => start[index]!),
     rowLength: Int32Array.from(active, (index) => used[index]! - own[index]!),
     prefixStart: Int32Array.from(active, (index) => (own[index]! > 0 ? start[roots[index]!.row]! : 0)),
@@ -141,7 +146,7 @@ function checkRow(rows: readonly Row[], row: Row, index: number, limits: RowLimi
   if (targets.length !== ids.length) throw wrong(`${targets.length} targets for ${ids.length} ids`);
   if (targets[0]) throw wrong('position 0 is a target, but nothing stands before it to predict it');
   if (targets.some((target) => target > 1)) throw wrong('targets are 0 or 1');
-  if (images?.length) throw wrong('images are not implemented by the embedded trainer');
+  if (images?.length) throw wrong('it shows images, and this model reads text only');
   if (prefix) checkPrefix(rows, row, prefix, index, wrong);
 }
 

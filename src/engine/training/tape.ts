@@ -53,7 +53,7 @@ export interface RopeTable {
 
 export type RowLayout = Pick<
   AttentionShape,
-  'rows' | 'rowStart' | 'rowLength' | 'prefixStart' | 'prefixLength'
+  'rows' | 'rowStart' | 'rowLength' | 'prefixStart' | 'prefixLength' | 'full'
 >;
 
 export class Tape {
@@ -124,6 +124,51 @@ export class Tape {
       this.#arena.giveBack(source);
     });
     this.drop(x);
+    return out;
+  }
+
+  /** x with the rows `indices` replaced by those of `rows`, one after another. */
+  replaceRows(x: Activation, indices: Int32Array, rows: Activation): Activation {
+    const { columns: width } = x;
+    const out = this.#continued(x, x.trained || rows.trained);
+    const rowAt = (base: Pointer, row: number) => base + 4 * row * width;
+    for (let i = 0; i < indices.length; i++) {
+      this.kernels.copy({ from: rowAt(rows.at, i), to: rowAt(out.at, indices[i]!), count: width });
+    }
+    this.#note(out, [], (dout) => {
+      const drows = rows.trained ? this.#gradient(rows) : undefined;
+      for (let i = 0; i < indices.length; i++) {
+        const [from, to] = [rowAt(dout, indices[i]!), rowAt(drows?.at ?? 0, i)];
+        if (drows?.accumulate) this.kernels.add({ a: from, b: to, out: to, count: width });
+        else if (drows) this.kernels.copy({ from, to, count: width });
+        this.kernels.fill({ x: from, value: 0, count: width });
+      }
+      if (x.trained) this.#handOver(dout, x);
+      else this.#arena.giveBack(dout);
+    });
+    this.drop(rows);
+    return out;
+  }
+
+  /** The same numbers in rows of another width. */
+  reshape(x: Activation, rows: number, columns: number): Activation {
+    const out: Activation = { at: x.at, rows, columns, gradient: 0, trained: x.trained, holders: 1 };
+    if (x.holders !== 1) throw new Error('only a tensor with one use can be reshaped');
+    x.at = 0;
+    x.holders = 0;
+    this.#note(out, [], (dout) => this.#handOver(dout, x));
+    return out;
+  }
+
+  gelu(x: Activation): Activation {
+    const { rows, columns } = x;
+    const count = rows * columns;
+    const out = this.tensor(rows, columns, x.trained);
+    this.kernels.gelu({ x: x.at, out: out.at, count });
+    this.#note(out, [x], (dout) => {
+      this.kernels.geluBackward({ x: x.at, dout, dx: dout, count });
+      this.#handOver(dout, x);
+    });
     return out;
   }
 
@@ -279,7 +324,7 @@ export class Tape {
     return qk;
   }
 
-  /** Causal attention; q and k are at the beginning of each row of `qk`, v at the end of each row of `values`. */
+  /** Attention, causal unless the rows are `full`; q and k are at the beginning of each row of `qk`, v at the end of each row of `values`. */
   attention(qk: Activation, values: Activation, layout: HeadLayout, rowLayout: RowLayout): Activation {
     const { heads, kvHeads, headSize } = layout;
     const { rows: tokens } = qk;

@@ -7,6 +7,7 @@ import type {
   Row,
   ScoreOptions,
 } from '../../training/trainer.ts';
+import type { ImageBytes } from '../vision/image-patches.ts';
 import type { TrainingOptions } from './training-options.ts';
 
 export interface TrainerSetup {
@@ -18,6 +19,8 @@ export interface TrainerSetup {
 type RunRequest = {
   readonly rows: readonly Row[];
   readonly options: Omit<ScoreOptions, 'signal'>;
+  /** What the rows show, each image once. */
+  readonly images: readonly ImageBytes[];
   /** [0] becomes 1 when the caller gives up. */
   readonly abandoned: Int32Array;
 };
@@ -46,7 +49,13 @@ export type ToTrainer = {
 }[CallName];
 
 export type FromTrainer =
-  | { readonly kind: 'ready'; readonly description: string; readonly parameters: number }
+  | {
+      readonly kind: 'ready';
+      readonly description: string;
+      readonly parameters: number;
+      /** Whether the model reads images. */
+      readonly sees: boolean;
+    }
   | { readonly kind: 'log'; readonly line: string }
   | { readonly kind: 'broken'; readonly error: ErrorMessage }
   | { readonly kind: 'reply'; readonly id: number; readonly value: unknown }

@@ -22,10 +22,10 @@ async function main(setup: TrainerSetup): Promise<void> {
     if (Atomics.load(abandoned, 0)) throw Object.assign(new Error('abandoned'), { name: 'AbortError' });
   };
   const handlers: Handlers = {
-    score: ({ rows, options, abandoned }) =>
-      engine.score(rows, { ...options, checkpoint: stopIf(abandoned) }),
-    forward: ({ rows, options, abandoned }) =>
-      engine.forward(rows, { ...options, checkpoint: stopIf(abandoned) }),
+    score: ({ rows, options, images, abandoned }) =>
+      engine.score(rows, { ...options, images, checkpoint: stopIf(abandoned) }),
+    forward: ({ rows, options, images, abandoned }) =>
+      engine.forward(rows, { ...options, images, checkpoint: stopIf(abandoned) }),
     backward: ({ pass, gradients }) => void engine.backward(pass, gradients),
     discard: ({ pass }) => void engine.discard(pass),
     optimStep: (adam) => engine.optimStep(adam),
@@ -47,7 +47,12 @@ async function main(setup: TrainerSetup): Promise<void> {
     }
   };
   port.on('message', (message: ToTrainer) => void answer(message));
-  say({ kind: 'ready', description: kernels.description, parameters: countParameters(engine.config) });
+  say({
+    kind: 'ready',
+    description: kernels.description,
+    parameters: countParameters(engine.config),
+    sees: engine.config.vision !== undefined,
+  });
 }
 
 main(workerData as TrainerSetup).catch((error) => {

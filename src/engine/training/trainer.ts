@@ -13,7 +13,9 @@ import type {
   ScoreOptions,
   Trainer,
 } from '../../training/trainer.ts';
+import type { ImageRef } from '../../types.ts';
 import { ARITHMETIC } from '../arithmetic.ts';
+import { readImages } from '../vision/read-images.ts';
 import type { CallName, ErrorMessage, FromTrainer, TrainerCalls, TrainerSetup } from './trainer-messages.ts';
 import type { TrainingOptions } from './training-options.ts';
 
@@ -24,11 +26,13 @@ export interface TrainerOptions extends TrainingOptions {
   readonly kernels?: 'native' | 'wasm';
   /** Receives one line when kernels are built or cannot be. */
   readonly log?: (line: string) => void;
+  /** The bytes of an image that a row shows. */
+  readonly readImage?: ((image: ImageRef) => Promise<Uint8Array>) | undefined;
 }
 
 /** Opens a model folder for training or scoring; resolves when its weights are in memory. */
 export function openTrainer(options: TrainerOptions): Promise<EmbeddedTrainer> {
-  const { threads, kernels, log, ...training } = options;
+  const { threads, kernels, log, readImage: _, ...training } = options;
   const setup: TrainerSetup = {
     training: { ...training, model: resolve(training.model) },
     threads,
@@ -41,7 +45,7 @@ export function openTrainer(options: TrainerOptions): Promise<EmbeddedTrainer> {
     worker.on('message', (message: FromTrainer) => {
       if (message.kind === 'log') log?.(message.line);
       if (message.kind === 'broken') failed(toError(message.error));
-      if (message.kind === 'ready') opened(new EmbeddedTrainer(worker, options, message.description));
+      if (message.kind === 'ready') opened(new EmbeddedTrainer(worker, options, message));
     });
   });
 }
@@ -58,12 +62,18 @@ export class EmbeddedTrainer implements Trainer {
   /** One line: which kernels, for which CPU, with how many threads. */
   readonly description: string;
   readonly #worker: Worker;
+  readonly #readImage: TrainerOptions['readImage'];
   readonly #waiting = new Map<number, Waiting>();
   #calls = 0;
   #ended: Error | undefined;
 
-  constructor(worker: Worker, options: TrainerOptions, description: string) {
+  constructor(
+    worker: Worker,
+    options: TrainerOptions,
+    { description, sees }: Extract<FromTrainer, { kind: 'ready' }>,
+  ) {
     this.#worker = worker;
+    this.#readImage = options.readImage;
     this.description = description;
     this.can = new Set([
       'entropy',
@@ -72,6 +82,7 @@ export class EmbeddedTrainer implements Trainer {
       'prefix',
       ...(options.valueHead ? (['value'] as const) : []),
       ...(options.lora ? (['lora'] as const) : []),
+      ...(sees ? (['images'] as const) : []),
     ]);
     worker.removeAllListeners('error').removeAllListeners('exit');
     worker.on('message', (message: FromTrainer) => this.#receive(message));
@@ -134,7 +145,10 @@ export class EmbeddedTrainer implements Trainer {
     const abandon = () => Atomics.store(abandoned, 0, 1);
     signal?.addEventListener('abort', abandon, { once: true });
     try {
-      return await this.#call(call, { rows, options, abandoned });
+      const shown = rows.flatMap((row) => row.images ?? []).map(({ image }) => image);
+      const fail = (message: string) => new TrainerError(message);
+      const images = shown.length > 0 ? await readImages(shown, this.#readImage, fail) : [];
+      return await this.#call(call, { rows, options, images, abandoned });
     } catch (error) {
       signal?.throwIfAborted();
       throw error;

@@ -13,6 +13,10 @@ import { readModelConfig, readWeights } from '../model/files.ts';
 import { activationBytes, checkMemory, secondsPerThousandTokens, trainerBytes } from '../model/memory.ts';
 import { PackedMatrix, type Parameter, ParameterStore } from '../model/parameters.ts';
 import { weightSpecs } from '../model/weights.ts';
+import { type PatchedImage, VisionEncoder } from '../vision/encoder.ts';
+import { type ExpandedRows, expandRows } from '../vision/expand.ts';
+import { type ImageBytes, ImagePatches } from '../vision/image-patches.ts';
+import { addSight } from '../vision/sight.ts';
 import { Arena, ArenaScope } from './arena.ts';
 import { fillAdapter, loraModules, loraSpecs } from './lora.ts';
 import { type HeadPass, runHead, type ValueHead } from './output-head.ts';
@@ -32,12 +36,19 @@ import type { TrainingOptions } from './training-options.ts';
 export interface RunOptions {
   readonly temperature: number;
   readonly outputs: readonly Output[];
+  /** The images that the rows show. */
+  readonly images?: readonly ImageBytes[];
   /** Called between layers; may throw to end the run. */
   readonly checkpoint?: () => void;
 }
 
+/** Rows as they are computed, and the images they show. */
+interface SeenRows extends ExpandedRows {
+  readonly images: ReadonlyMap<string, PatchedImage>;
+}
+
 interface OpenPass {
-  readonly rows: readonly Row[];
+  readonly seen: SeenRows;
   readonly outputs: readonly Output[];
   readonly head: HeadPass | undefined;
   readonly scope: ArenaScope;
@@ -56,6 +67,7 @@ export class TrainingEngine {
   readonly #extra: ParameterStore | undefined;
   readonly #decoder: Decoder;
   readonly #valueHead: ValueHead | undefined;
+  readonly #eyes: { readonly encoder: VisionEncoder; readonly patches: ImagePatches } | undefined;
   readonly #passes = new Map<number, OpenPass>();
   #passCount = 0;
   #steps = 0;
@@ -86,6 +98,11 @@ export class TrainingEngine {
         modules: loraModules(this.config, lora),
       },
     );
+    const { vision } = this.config;
+    this.#eyes = vision && {
+      encoder: new VisionEncoder(kernels, this.config, this.#model),
+      patches: new ImagePatches(model, vision),
+    };
     if (options.valueHead) {
       const [weight, bias] = valueHeadSpecs(this.config).map(({ name }) => this.#extra!.get(name));
       this.#valueHead = { matrix: new PackedMatrix(weight!, 1), bias: bias! };
@@ -105,30 +122,30 @@ export class TrainingEngine {
 
   /** Computes outputs only, a few thousand tokens at a time. */
   score(rows: readonly Row[], options: RunOptions): Outputs {
-    this.#checkRun(rows, options);
-    const outputs = emptyOutputs(rows, options.outputs);
-    for (const part of splitRows(rows, SCORED_TOKENS_AT_ONCE)) {
+    const seen = this.#see(rows, options);
+    const outputs = emptyOutputs(seen.rows, options.outputs);
+    for (const part of splitRows(seen.rows, SCORED_TOKENS_AT_ONCE)) {
       const scope = new ArenaScope(this.#arena);
       try {
-        const head = this.#run(part.rows, options, scope, false);
+        const head = this.#run({ ...seen, rows: part.rows }, options, scope, false);
         if (head) scatterOutputs(head.outputs, part.rows, (name, row) => outputs[name]![part.indices[row]!]!);
       } finally {
         scope.release();
       }
     }
-    return outputs;
+    return seen.contract(outputs);
   }
 
   forward(rows: readonly Row[], options: RunOptions): { pass: number; outputs: Outputs } {
-    this.#checkRun(rows, options);
+    const seen = this.#see(rows, options);
     const scope = new ArenaScope(this.#arena);
     try {
-      const head = this.#run(rows, options, scope, this.#stores.length > 0);
-      const outputs = emptyOutputs(rows, options.outputs);
-      if (head) scatterOutputs(head.outputs, rows, (name, row) => outputs[name]![row]!);
+      const head = this.#run(seen, options, scope, this.#stores.length > 0);
+      const outputs = emptyOutputs(seen.rows, options.outputs);
+      if (head) scatterOutputs(head.outputs, seen.rows, (name, row) => outputs[name]![row]!);
       const pass = ++this.#passCount;
-      this.#passes.set(pass, { rows, outputs: options.outputs, head, scope });
-      return { pass, outputs };
+      this.#passes.set(pass, { seen, outputs: options.outputs, head, scope });
+      return { pass, outputs: seen.contract(outputs) };
     } catch (error) {
       scope.release();
       throw error;
@@ -139,7 +156,8 @@ export class TrainingEngine {
     const open = this.#passes.get(pass);
     if (!open) throw new TrainerError('this pass has ended: backward or discard came before');
     if (this.#stores.length === 0) throw new TrainerError('this trainer was opened with trainable: false');
-    const gathered = gatherGradients(gradients, open.rows, open.outputs);
+    const { seen } = open;
+    const gathered = gatherGradients(seen.spread(gradients), seen.rows, open.outputs);
     try {
       if (open.head && Object.keys(gathered).length > 0) open.head.backward(gathered);
     } finally {
@@ -232,6 +250,7 @@ export class TrainingEngine {
     for (const { scope } of this.#passes.values()) scope.release();
     this.#passes.clear();
     this.#decoder.close();
+    this.#eyes?.encoder.close();
     this.#valueHead?.matrix.close();
     this.#arena.close();
     this.#extra?.close();
@@ -268,6 +287,23 @@ export class TrainingEngine {
     checkMemory(model, { needed, available, where, seconds });
   }
 
+  /** Checks what is asked, and makes room in the rows for their images. */
+  #see(rows: readonly Row[], options: RunOptions): SeenRows {
+    const { vision } = this.config;
+    if (!this.#eyes || !vision || !rows.some(({ images }) => images?.length)) {
+      this.#checkRun(rows, options);
+      return { rows, images: new Map(), contract: (outputs) => outputs, spread: (gradients) => gradients };
+    }
+    const images = this.#eyes.patches.take(options.images ?? []);
+    const expanded = expandRows(rows, vision.imageId, (blob) => {
+      const grid = images.get(blob)?.grid;
+      if (!grid) throw new TrainerError(`the image ${blob} of a row was not given`);
+      return { width: grid.width / vision.merge, height: grid.height / vision.merge };
+    });
+    this.#checkRun(expanded.rows, options);
+    return { ...expanded, images };
+  }
+
   #checkRun(rows: readonly Row[], { temperature, outputs }: RunOptions): void {
     if (!(temperature > 0 && Number.isFinite(temperature))) {
       throw new TrainerError(`temperature is ${temperature}; a positive number is needed`);
@@ -278,7 +314,12 @@ export class TrainingEngine {
     checkRows(rows, this.config);
   }
 
-  #run(rows: readonly Row[], options: RunOptions, scope: ArenaScope, record: boolean): HeadPass | undefined {
+  #run(
+    { rows, images }: Pick<SeenRows, 'rows' | 'images'>,
+    options: RunOptions,
+    scope: ArenaScope,
+    record: boolean,
+  ): HeadPass | undefined {
     const packing = packRows(rows);
     if (packing.targetIds.length === 0 || options.outputs.length === 0) return undefined;
     const tape = new Tape(this.kernels, scope, record);
@@ -287,9 +328,15 @@ export class TrainingEngine {
       this.kernels.i32(at, values.length).set(values);
       return at;
     };
-    const tokens = packedTokens(packing, place);
     const checkpoint = options.checkpoint ?? (() => {});
-    const states = this.#decoder.forward(tape, tokens, this.#options.recompute ?? false, checkpoint);
+    const recompute = this.#options.recompute ?? false;
+    const isSeeing = this.#eyes && rows.some(({ pictures }) => pictures?.length);
+    const tokens = {
+      ...packedTokens(packing, place),
+      ...(isSeeing &&
+        addSight(tape, this.#eyes!.encoder, this.config, rows, packing, images, { recompute, checkpoint })),
+    };
+    const states = this.#decoder.forward(tape, tokens, recompute, checkpoint);
     checkpoint();
     const targets = {
       count: packing.targetIds.length,
