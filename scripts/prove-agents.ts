@@ -1,16 +1,17 @@
 /**
  * Agents from outside are trained token for token: every client and framework, streaming or not, and a Python program with
  * OpenAI's client give the tokens and, after two steps, the weights of an own loop; opencode, a coding agent from npm, runs
- * unmodified with a sub-agent, a lost connection and a compaction; Mastra and AI SDK 7 are type-checked and played on Node 22.
- * Installs them in ~/.cache/rollcall/agents. `--only clients`, `opencode` or `frameworks`: one of them; `--model DIR`: what the
- * clients train, instead of the quick start's warm start.
+ * unmodified with a sub-agent, a lost connection and a compaction; Mastra and AI SDK 7 are type-checked and played on Node 22; one
+ * program trains the same weights on Node 20, 22 and 24. Installs them in ~/.cache/rollcall/agents. `--only clients`, `opencode`,
+ * `frameworks` or `nodes`: one of them; `--model DIR`: what is trained, instead of the quick start's warm start.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { proveClients } from './agents/clients.ts';
 import { proveCodingAgent } from './agents/coding-agent.ts';
-import { PACKAGES, proveNewerNode } from './agents/newer-node.ts';
+import { NODE, PACKAGES, proveNewerNode } from './agents/newer-node.ts';
+import { proveOtherNodes } from './agents/other-nodes.ts';
 import { CACHE, npmFolder, pythonWith } from './agents/set-up.ts';
 import { readFlags } from './flags.ts';
 import { warmStart } from './short-run.ts';
@@ -23,11 +24,13 @@ const folder = mkdtempSync(join(tmpdir(), 'rollcall-prove-agents-'));
 const aims: Aim[] = [];
 const figures: Record<string, object> = {};
 
+const model = async () => flags.model || (await warmStart(CACHE, { seed: 1, variant: 'short' }));
+const nodeOf = (packages: string) => join(packages, 'node_modules', NODE, 'bin', 'node');
+
 const PROOFS: Readonly<Record<string, () => Promise<{ aims: readonly Aim[]; figures: object }>>> = {
   clients: async () => {
     const python = pythonWith('openai');
-    const model = flags.model || (await warmStart(CACHE, { seed: 1, variant: 'short' }));
-    return proveClients({ model, folder, python, tasks: Number(flags.tasks) });
+    return proveClients({ model: await model(), folder, python, tasks: Number(flags.tasks) });
   },
   opencode: () => {
     const installed = npmFolder('opencode', [`${OPENCODE}@${VERSION}`]);
@@ -35,6 +38,16 @@ const PROOFS: Readonly<Record<string, () => Promise<{ aims: readonly Aim[]; figu
     return proveCodingAgent({ program, folder, seconds: Number(flags.seconds) });
   },
   frameworks: () => proveNewerNode(npmFolder('node22', PACKAGES)),
+  nodes: async () =>
+    proveOtherNodes({
+      model: await model(),
+      folder,
+      nodes: {
+        [process.versions.node]: process.execPath,
+        22: nodeOf(npmFolder('node22', PACKAGES)),
+        24: nodeOf(npmFolder('node24', [`${NODE}@24`])),
+      },
+    }),
 };
 
 try {

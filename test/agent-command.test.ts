@@ -97,7 +97,7 @@ test('record gives a URL for one session and writes its tokens as a run director
   child.kill('SIGINT');
   expect((await ended)[0], printed.text).toBe(0);
   expect(printed.text).toMatch(
-    /2 requests, 2 replies in 1 segments: (\d+) tokens sampled, \1 would be trained/,
+    /2 requests, 2 replies in 1 segment: (\d+) tokens sampled, \1 would be trained/,
   );
   expect(printed.text).toContain('service_tier (1)');
   expect(await listSteps(runDir)).toEqual([1]);
@@ -106,5 +106,7 @@ test('record gives a URL for one session and writes its tokens as a run director
   expect(trajectory.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant']);
   const shown = rollcall('show', runDir);
   expect((await shown.ended)[0]).toBe(0);
-  expect(shown.printed.text).toContain('And now?');
+  expect(shown.printed.text).toMatch(
+    /finished, record\n(.|\n)*step 1: 1 trajectory of 1 task, (.|\n)*And now\?/,
+  );
 });

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import ts from 'typescript';
 import { type Aim, holds } from '../verdict.ts';
 
-const NODE = `node-${process.platform}-${process.arch}`;
+export const NODE = `node-${process.platform}-${process.arch}`;
 export const PACKAGES = ['@mastra/core@1.71.0', 'ai@7.0.169', 'zod@4', `${NODE}@22`];
 const SOLVERS = { mastra: 'Mastra', 'ai-sdk': 'AI SDK 7' };
 

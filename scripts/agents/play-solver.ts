@@ -40,6 +40,9 @@ console.log(
     segments: trajectory.segments.length,
     results: trajectory.turns.flatMap(({ toolRuns }) => toolRuns.map(({ result }) => result)),
     areEngineTokens: sampled.join() === engine.replies.flatMap(({ ids }) => [...ids]).join(),
-    sampled: createHash('sha256').update(sampled.join()).digest('hex').slice(0, 12),
+    tokens: createHash('sha256')
+      .update(trajectory.segments.map(({ ids }) => ids.join()).join(' '))
+      .digest('hex')
+      .slice(0, 12),
   }),
 );

@@ -4,11 +4,13 @@ import type { Command } from 'commander';
 import { agent } from '../agent/agent.ts';
 import { ENDPOINT_RULES, type Endpoint } from '../agent/endpoint.ts';
 import { ConfigError } from '../errors.ts';
+import { counted } from '../lib/counted.ts';
 import { resolvePlain } from '../options.ts';
 import { rollout } from '../rollout.ts';
 import { openDoor } from '../serve/endpoint/door.ts';
 import type { Trajectory } from '../types.ts';
 import { createRunDirectory } from '../watch/run-directory.ts';
+import { writeRunEnd } from '../watch/run-end.ts';
 import { writeTrajectories } from '../watch/trajectory-store.ts';
 import { port, whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
@@ -83,6 +85,7 @@ async function record(flags: RecordFlags): Promise<void> {
     });
     await createRunDirectory(runDir, { ...plain, model: directory, agent: { name: 'record' } });
     await writeTrajectories(runDir, 1, groups);
+    await writeRunEnd(runDir, { state: 'finished', step: 0 }); // it trains nothing
     console.log(summary(groups[0]!.attempts[0]!.trajectory));
     console.log(`rollcall show ${flags.run}    # every token`);
   } finally {
@@ -119,10 +122,11 @@ function summary({ turns, segments, endpoint, end, ownReward }: Trajectory): str
   const { requests = 0, forcedSampling = 0, ignoredFields = {} } = endpoint ?? {};
   const ignored = Object.entries(ignoredFields).map(([name, times]) => `${name} (${times})`);
   return [
-    `${requests} requests, ${turns.length} replies in ${segments.length} segments: ${count('sampled')} tokens sampled, ` +
+    `${counted(requests, 'request')}, ${counted(turns.length, 'reply', 'replies')} in ` +
+      `${counted(segments.length, 'segment')}: ${counted(count('sampled'), 'token')} sampled, ` +
       `${count('trained')} would be trained.`,
     ...(forcedSampling > 0
-      ? [`${forcedSampling} requests asked for other sampling options than the run's.`]
+      ? [`${counted(forcedSampling, 'request')} asked for other sampling options than the run's.`]
       : []),
     ...(ignored.length > 0 ? [`Fields without effect: ${ignored.join(', ')}.`] : []),
     ...(ownReward === undefined ? [] : [`Reward ${ownReward}.`]),

@@ -16,8 +16,7 @@ export async function summarizeRun(run: string, now: number): Promise<string[]> 
   const last = lines.at(-1);
   const facts = [
     state === 'failed' || state === 'killed' ? pc.red(state) : state,
-    last ? `step ${last.step}` : 'no step done',
-    ...(last ? [inTime(last.seconds)] : []),
+    ...(last ? [`step ${last.step}`, inTime(last.seconds)] : state === 'finished' ? [] : ['no step done']),
     [algorithm?.name, agent?.name].filter(Boolean).join(' with '),
   ].filter((fact) => fact !== '');
   const checkpoints = await listCheckpoints(run);

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import { ConfigError } from '../errors.ts';
 import { groupFailures } from '../lib/activity.ts';
+import { counted } from '../lib/counted.ts';
 import { endName } from '../watch/rollout-metrics.ts';
 import { runPaths } from '../watch/run-directory.ts';
 import { type IndexEntry, listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
@@ -92,7 +93,7 @@ function listing(step: number, entries: readonly IndexEntry[], limit: number): s
   const tasks = new Set(entries.map(({ taskIndex }) => taskIndex)).size;
   const more = entries.length - rows.length;
   return [
-    `step ${step}: ${entries.length} trajectories of ${tasks} tasks, mean reward ${mean.toFixed(3)}`,
+    `step ${step}: ${counted(entries.length, 'trajectory', 'trajectories')} of ${counted(tasks, 'task')}, mean reward ${mean.toFixed(3)}`,
     ...summarizeFailures(groupFailures(entries.map(({ id, end }) => ({ trajectory: id, end })))),
     pc.bold('   task  attempt  reward  advantage  turns  tokens  end'),
     ...rows,

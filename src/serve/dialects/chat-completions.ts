@@ -73,12 +73,13 @@ export const chatCompletions: Dialect = {
         Array.from({ length: count }, (_, index) => chunk(index, { role: 'assistant', content: '' })).join(
           '',
         ),
-      part: (index, part) =>
-        chunk(index, deltaOf(part), {
-          finish_reason: null,
-          logprobs: logprobsOf(part.tokens),
-          ...idsOf(part),
-        }),
+      part: (index, part) => {
+        const delta = deltaOf(part);
+        const ids = idsOf(part);
+        // A token may complete no character yet.
+        if (Object.keys({ ...delta, ...ids }).length === 0 && !part.tokens) return '';
+        return chunk(index, delta, { finish_reason: null, logprobs: logprobsOf(part.tokens), ...ids });
+      },
       end: (replies) => {
         const finish = replies.map((reply, index) =>
           chunk(index, {}, { finish_reason: FINISH[reply.finish] }),
