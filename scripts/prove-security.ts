@@ -1,7 +1,10 @@
-/** Each attack on servers, files, templates and secrets is refused, and succeeds without the guard: test/security. */
+/**
+ * Each attack on servers, files, templates, secrets and dialogues is refused, and succeeds without the guard: test/security, and
+ * inputs that a fuzzer found. docs/security.md tells what is defended.
+ */
 import { readFlags } from './flags.ts';
 import { conclude } from './verdict.ts';
 import { proveByTests } from './vitest-proof.ts';
 
-readFlags({}, {});
-conclude(proveByTests(['test/security'], {}));
+const { attacks } = readFlags({ attacks: 'all' }, { attacks: 'some' });
+conclude(proveByTests(['test/security', 'test/fuzz.test.ts'], { ROLLCALL_ATTACKS: attacks }));

@@ -3,6 +3,7 @@
  * `calcReward` and `release` when the trajectory has ended. The instance id is the trajectory's, so what one call
  * leaves behind the next one finds. A row's `tools_kwargs` are handed to each.
  */
+import { keepNamedSecrets } from '../lib/secrets.ts';
 import type { ImageBlobs, ImageSource } from '../services/image-blobs.ts';
 import type { Task, ToolSchema } from '../types.ts';
 import { type Tool, type ToolContext, type ToolOutput, type ToolResult, tool } from './tool.ts';
@@ -79,7 +80,9 @@ export function toolKwargs(task: Task, name: string): Readonly<Record<string, Kw
   const extra = (task.extra_info ?? {}) as Kwargs;
   const given =
     task.toolsKwargs ?? extra.tools_kwargs ?? extra.tool_kwargs ?? task.tools_kwargs ?? task.tool_kwargs;
-  return (((given ?? {}) as Kwargs)[name] ?? {}) as Record<string, Kwargs | undefined>;
+  const own = (((given ?? {}) as Kwargs)[name] ?? {}) as Record<string, Kwargs | undefined>;
+  for (const kwargs of Object.values(own)) keepNamedSecrets(kwargs ?? {});
+  return own;
 }
 
 /** verl's forms of a result as the long form of ours. */

@@ -1,6 +1,7 @@
 /** An agent that is a service elsewhere: called with the task and the model's endpoint, once per attempt. */
 import { ToolError } from '../errors.ts';
 import { messageOf } from '../lib/error-message.ts';
+import { keepNamedSecrets } from '../lib/secrets.ts';
 import { semaphore } from '../lib/semaphore.ts';
 import type { Task } from '../types.ts';
 import { type Agent, type AgentContext, agent } from './agent.ts';
@@ -43,6 +44,7 @@ async function call<T>(
   { url, headers = {}, done = 'response' }: RemoteAgentOptions<T>,
 ): Promise<void> {
   const { task, taskIndex, attempt, limits, signal } = context;
+  keepNamedSecrets(headers);
   const endpoint = await context.endpoint();
   const { openai, anthropic, apiKey } = endpoint;
   const address = typeof url === 'function' ? url(context) : url;

@@ -43,6 +43,6 @@ export function hideCredentials(text: string): string {
 export function withoutSecrets<T>(value: T): T {
   if (typeof value === 'string') return hideCredentials(value) as T;
   if (Array.isArray(value)) return value.map(withoutSecrets) as T;
-  if (typeof value !== 'object' || value === null) return value;
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, withoutSecrets(one)])) as T;
 }

@@ -35,6 +35,7 @@ import { ConfigError } from '../errors.ts';
 import { messageOf } from '../lib/error-message.ts';
 import { findNear, placesLookedAt } from '../lib/find-near.ts';
 import { loadExport, loadModule } from '../lib/load-export.ts';
+import { keepNamedSecrets } from '../lib/secrets.ts';
 import type { ToolSchema } from '../types.ts';
 import { TOOL_CLASSES } from './tool-classes.ts';
 
@@ -197,6 +198,7 @@ async function fromClassEntry(
   directory: string,
   limits: ResultLimits,
 ): Promise<Tool[]> {
+  keepNamedSecrets(config ?? {});
   const type = config?.type ?? 'native';
   if (type !== 'native') {
     throw new ConfigError(`${where}: config.type is ${JSON.stringify(type)}; it is native or mcp`);
@@ -221,6 +223,7 @@ async function fromShortEntry(
   directory: string,
   limits: ResultLimits,
 ): Promise<Tool[]> {
+  keepNamedSecrets(config ?? {});
   const schema: ToolSchema = {
     type: 'function',
     function: { name, description: description ?? '', parameters: parameters.parse(given) },

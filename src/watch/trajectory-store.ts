@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { DatasetError } from '../errors.ts';
 import { makeFolder, writeFileAtomically, writeFilesAtomically } from '../lib/files.ts';
+import { hideSecrets } from '../lib/secrets.ts';
 import type { End, Group, Segment, Task, Trajectory } from '../types.ts';
 import { problemsOf } from './problems.ts';
 import { RUN_FORMAT, runPaths } from './run-directory.ts';
@@ -102,7 +103,7 @@ export async function writeTrajectories(
     const { segments, ...described } = trajectory;
     const task = withoutBytes(trajectory.task) as Task;
     const stored: StoredTrajectory = { ...described, task, rewards, reward: reward ?? null };
-    const line = Buffer.from(`${jsonOf({ format: RUN_FORMAT, ...stored })}\n`);
+    const line = Buffer.from(`${hideSecrets(jsonOf({ format: RUN_FORMAT, ...stored }))}\n`);
     const places = segments.map((segment, position) => {
       const slice = packSegment(segment, notes(trajectory.id, position));
       const place = [sliceOffset, segment.ids.length] as const;

@@ -1,12 +1,18 @@
 /** Model and dataset files are data. Each attack is refused; its control shows what it does where nothing looks. */
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { constants, deflateRawSync, inflateRawSync } from 'node:zlib';
+import { parquetMetadata } from 'hyparquet';
 import { tool } from 'rollcall';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { zipOf } from '../../scripts/fuzz/zip-of.ts';
 import { compileTemplate } from '../../src/chat/template.ts';
 import { parquetSource } from '../../src/dataset/parquet.ts';
+import { checkPage } from '../../src/dataset/parquet-page.ts';
+import { unzip } from '../../src/dataset/prepare/unzip.ts';
+import { writeParquet } from '../../src/dataset/write-parquet.ts';
 import { headerLength, parseSafetensorsHeader } from '../../src/engine/safetensors.ts';
 import { yamlLeaves } from '../../src/options/yaml-file.ts';
 
@@ -58,6 +64,46 @@ test('parquet: a footer that lies about its length, its rows or its pages is ref
   for (const length of [0, 50, 1000, 0xffffffff]) {
     await expect(parquetSource(write(`${length}.parquet`, footer(length)))).rejects.toThrow('.parquet');
   }
+});
+
+test('parquet: rows that the file says it has and its row groups have not are refused', async () => {
+  const path = join(folder, 'rows.parquet');
+  await writeParquet(path, [{ a: 'x' }]);
+  const file = readFileSync(path);
+  // num_rows of the footer: field 3, a zigzag integer.
+  const at = file.indexOf(Buffer.of(0x16, 0x02), file.length - 8 - file.readUInt32LE(file.length - 8));
+  file[at + 1] = 0x06;
+  writeFileSync(path, file);
+  expect(parquetMetadata(Uint8Array.from(file).buffer).num_rows).toBe(3n); // the library believes it
+  await expect(parquetSource(path)).rejects.toThrow('it says that it has 3 rows, and its row groups have 1');
+});
+
+test('parquet: a page that says it unfolds to gigabytes is refused before anything is allocated', () => {
+  const page = (uncompressed_page_size: number, num_values: number) => ({
+    ...{ type: 'DATA_PAGE', compressed_page_size: 50, uncompressed_page_size },
+    data_page_header: { num_values, encoding: 'PLAIN' },
+  });
+  const check = (size: number, values: number) => checkPage(page(size, values) as never, 100, 0);
+  expect(() => check(1000, 10)).not.toThrow();
+  expect(new Uint8Array(2 ** 31 - 1).length).toBe(2 ** 31 - 1); // what a believing reader allocates
+  expect(() => check(2 ** 31 - 1, 10)).toThrow('a page of 50 bytes says that it unfolds to 2147483647');
+  expect(() => check(1000, 2 ** 31 - 1)).toThrow('2147483647 values');
+  expect(() => checkPage({ ...page(1000, 10), compressed_page_size: -50 } as never, 100, 0)).toThrow(
+    '-50 bytes',
+  );
+});
+
+test('zip: a file of some hundred kilobytes that unfolds to gigabytes is refused', async () => {
+  const megabyte = deflateRawSync(Buffer.alloc(2 ** 20), { finishFlush: constants.Z_FULL_FLUSH });
+  const last = deflateRawSync(Buffer.alloc(0));
+  expect(inflateRawSync(Buffer.concat([megabyte, last])).length / megabyte.length).toBeGreaterThan(900);
+  const packed = Buffer.concat([...Array.from({ length: 3000 }, () => megabyte), last]);
+  const path = join(folder, 'bomb.zip');
+  writeFileSync(path, zipOf([{ name: 'a.json', packed, method: 8 }]));
+  const read = async () => {
+    for await (const file of unzip(path)) await file.read();
+  };
+  await expect(read()).rejects.toThrow('a.json unfolds to more than 256 MiB');
 });
 
 const laughs = (levels: number) => {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { loadOptional } from '../../lib/optional-package.ts';
+import { keepNamedSecrets } from '../../lib/secrets.ts';
 import type { TrackedRun, Tracker } from '../tracker.ts';
 import { request } from '../trackers/http.ts';
 import { type SpanContext, type TraceSpan, trajectorySpans } from './trajectory-spans.ts';
@@ -36,6 +37,7 @@ export interface TraceTarget {
 
 /** Traces to any collector that takes OTLP over HTTP in protobuf. */
 export function otlp({ url, headers = {}, resource = {}, ...options }: OtlpOptions): Tracker {
+  keepNamedSecrets(headers);
   return traceTracker('otlp traces', options, async () => ({
     url,
     place: url,

@@ -1,4 +1,5 @@
 import { type Clock, realClock, sleep } from '../../lib/clock.ts';
+import { withoutSecrets } from '../../lib/secrets.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
 import type { Scored } from '../../types.ts';
 import { type TrackedLine, type TrackedRun, type Tracker, TrackerRefusal } from '../tracker.ts';
@@ -50,7 +51,13 @@ export function startTracking(
       for (const delivery of deliveries) delivery.log(line);
     },
     trace: (trajectories) => {
-      for (const delivery of deliveries) delivery.trace(trajectories);
+      if (deliveries.length === 0) return;
+      // What the model read and wrote holds none; the task's own fields may.
+      const shown = trajectories.map((scored) => {
+        const { trajectory } = scored;
+        return { ...scored, trajectory: { ...trajectory, task: withoutSecrets(trajectory.task) } };
+      });
+      for (const delivery of deliveries) delivery.trace(shown);
     },
     takeNotices: () => notices.splice(0),
     close: async (end) => {
