@@ -17,6 +17,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/from-verl.md', 'Coming from verl'],
       ['docs/verl-documents.md', "verl's documents"],
       ['docs/quickstart.md', 'The quick start'],
+      ['docs/laptop.md', 'A real model on a laptop'],
       ['docs/hardware.md', 'Hardware'],
       ['docs/troubleshooting.md', 'Troubleshooting'],
     ],

@@ -5,7 +5,7 @@ import { embedded } from './engine/embedded.ts';
 import { ConfigError, DatasetError } from './errors.ts';
 import { realClock } from './lib/clock.ts';
 import { hashSeed } from './lib/random.ts';
-import { type Progress, resolvePlain } from './options.ts';
+import { type ChatOverrides, type Progress, resolvePlain } from './options.ts';
 import { openChatFormat } from './run/chat-format.ts';
 import { teller } from './run/open-parts.ts';
 import { Room } from './run/room.ts';
@@ -46,6 +46,8 @@ export interface SftOptions {
   readonly resume?: boolean;
   /** What trains; default the embedded engine in this process. */
   readonly trainer?: TrainerFactory;
+  /** Overrides parts of the chat format that the model's files give, as in `train`. */
+  readonly chat?: ChatOverrides;
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: Progress) => void;
 }
@@ -87,7 +89,7 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
     ...adam
   } = { ...ADAM, ...options.optimizer };
   if (!(steps >= 1)) throw new ConfigError(`steps is ${steps}; use a whole number of 1 or more`);
-  const { directory, format } = await openChatFormat(options.model, { signal });
+  const { directory, format } = await openChatFormat(options.model, { chat: options.chat, signal });
   const sampler = await createSampler(
     options.demonstrations,
     { kind: 'shuffle' },

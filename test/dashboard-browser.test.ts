@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { appendFile, cp, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,15 +10,9 @@ import { createReport } from '../src/watch/dashboard/report.ts';
 import type { Dashboard } from '../src/watch/dashboard/server.ts';
 import { appendMetrics, discardPast, readMetrics } from '../src/watch/run-directory.ts';
 import { readStepIndex } from '../src/watch/trajectory-store.ts';
+import { CHROMIUM } from './chromium.ts';
 import { tinyModel } from './tiny-model.ts';
 
-const CHROMIUM = [
-  process.env['CHROMIUM'],
-  '/usr/bin/chromium',
-  '/usr/bin/chromium-browser',
-  '/usr/bin/google-chrome',
-  '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
-].find((path) => path !== undefined && existsSync(path));
 const where = CHROMIUM
   ? 'in a browser'
   : 'in a browser (skipped: no Chromium is installed; CHROMIUM may name one)';

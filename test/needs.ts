@@ -36,7 +36,7 @@ export const NEEDS: readonly Need[] = [
   },
   {
     name: 'a browser',
-    files: /dashboard-browser\.test/,
+    files: /(dashboard|play)-browser\.test/,
     command: 'apt-get install chromium, or CHROMIUM=PATH',
     isThere: () => existsSync(process.env['CHROMIUM'] ?? '/usr/bin/chromium'),
   },

@@ -5,6 +5,7 @@ import { type ConvertOptions, convertGguf } from '../engine/gguf/convert.ts';
 import type { ModelConfig } from '../engine/model/config.ts';
 import { createModel, MODEL_SIZES, type ModelSize } from '../engine/model/create.ts';
 import { inspectModel } from '../engine/model/inspect.ts';
+import { mergeAdapter } from '../engine/training/merge-adapter.ts';
 import { ConfigError } from '../errors.ts';
 import { mendTokens } from '../run/untrained-tokens.ts';
 import { whole } from './number.ts';
@@ -52,6 +53,14 @@ export function registerModel(program: Command): void {
       'copies a model and gives call tokens that were never trained the mean row of their spelling',
     )
     .action(mendModel);
+  model
+    .command('merge <adapter> <out>')
+    .description('writes a model with the product of a low-rank adapter added')
+    .option('--model <directory>', 'the model of the adapter (default: the one it names)')
+    .action(async (adapter: string, out: string, options: { model?: string }) => {
+      await mergeAdapter(adapter, out, options.model);
+      showModel(out, false);
+    });
   model
     .command('convert <file> <directory>')
     .description('writes the model of a GGUF file as a folder of safetensors with its tokenizer')

@@ -3,12 +3,14 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { createReport } from '../watch/dashboard/report.ts';
 import { whole, wholes } from './number.ts';
+import { writePlayFolder } from './play-folder.ts';
 import { tokenizerOf } from './watch.ts';
 
 interface ReportFlags {
   readonly out?: string;
   readonly steps?: readonly number[];
   readonly trajectories: number;
+  readonly play?: string;
 }
 
 export function registerReport(program: Command): void {
@@ -23,8 +25,14 @@ export function registerReport(program: Command): void {
       wholes(0),
     )
     .option('--trajectories <n>', 'trajectories per step, half the best, half the worst', whole(0), 12)
+    .option('--play <dir>', "write a folder instead in which the run's model answers in a browser, offline")
     .addHelpText('after', '\nExample: rollcall report runs/quickstart-1 --steps 1,15,30')
-    .action(async (runs: string[], { out, steps, trajectories }: ReportFlags) => {
+    .action(async (runs: string[], { out, steps, trajectories, play }: ReportFlags) => {
+      if (play !== undefined) {
+        await writePlayFolder(runs[0]!, play);
+        console.log(`${play}: open index.html in a browser, or put the folder on any web server`);
+        return;
+      }
       const html = await createReport({
         runs,
         trajectories,

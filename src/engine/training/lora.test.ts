@@ -8,6 +8,7 @@ import type { Kernels } from '../kernels/kernels.ts';
 import { openKernels } from '../kernels/open.ts';
 import { readModelConfig, readTensors } from '../model/files.ts';
 import { readAdapter } from './lora.ts';
+import { mergeAdapter } from './merge-adapter.ts';
 import { TrainingEngine } from './training-engine.ts';
 import type { TrainingOptions } from './training-options.ts';
 
@@ -62,6 +63,20 @@ describe('low-rank adapters', () => {
     for (const [row, expected] of adapted.outputs.logprob!.entries()) {
       expect(relativeError(first.logprob![row]!, expected)).toBeLessThan(1e-5);
     }
+  });
+
+  test('are merged into a model folder that scores as the model and the adapter do', async () => {
+    const merged = join(directory, 'merged');
+    await mergeAdapter(join(adapted.directory, 'adapter'), merged, adapted.directory);
+    const scored = withEngine({ model: merged, trainable: false }, (engine) =>
+      engine.score(adapted.rows, outputs),
+    );
+    for (const [row, expected] of adapted.outputs.logprob!.entries()) {
+      expect(relativeError(scored.logprob![row]!, expected)).toBeLessThan(1e-5);
+    }
+    await expect(mergeAdapter(join(adapted.directory, 'adapter'), merged, adapted.directory)).rejects.toThrow(
+      /already holds a model/,
+    );
   });
 
   test('are merged when published', () => {

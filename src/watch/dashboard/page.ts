@@ -63,7 +63,7 @@ async function buildIfChanged(sources: string, built: string, say: (line: string
 }
 
 /** Builds in a separate process: a bundler is larger than this server. */
-async function runVite(sources: string, out: string): Promise<void> {
+export async function runVite(sources: string, out: string): Promise<void> {
   let vite: string;
   try {
     vite = join(dirname(createRequire(import.meta.url).resolve('vite/package.json')), 'bin', 'vite.js');
@@ -89,7 +89,7 @@ async function hashOf(folder: string): Promise<string> {
   return hash.digest('hex');
 }
 
-function packageRoot(): string {
+export function packageRoot(): string {
   let folder = dirname(fileURLToPath(import.meta.url));
   while (!existsSync(join(folder, 'package.json'))) folder = dirname(folder);
   return folder;

@@ -1,0 +1,51 @@
+/** SVAMP: one-step and two-step word problems with their equations (github.com/arkilpatel/SVAMP, MIT). */
+import { readFileSync } from 'node:fs';
+import { arrayDataset, type Dataset } from 'rollcall';
+
+export type Problem = {
+  readonly question: string;
+  /** `76 - 25` */
+  readonly expression: string;
+  readonly answer: number;
+};
+
+interface SvampRow {
+  readonly Body: string;
+  readonly Question: string;
+  readonly Equation: string;
+  readonly Answer: number;
+}
+
+/** Every tenth problem three times over is for the test: 700 to train on, 300 that are only measured. */
+const isTest = (index: number) => index % 10 < 3;
+
+export function problemOf({ Body, Question, Equation, Answer }: SvampRow): Problem {
+  const body = Body.trim();
+  const expression = Equation.replace(/\.0\b/g, '')
+    .replace(/^\( (.*) \)$/, '$1')
+    .replace(/\( /g, '(')
+    .replace(/ \)/g, ')');
+  return {
+    question: `${body}${/[.?!,]$/.test(body) ? '' : '.'} ${Question.trim()}`,
+    expression,
+    answer: Answer,
+  };
+}
+
+/** The problems of a split, from the file SVAMP.json. */
+export function problems(
+  split: 'train' | 'test',
+  file = process.env.SVAMP ?? 'data/SVAMP.json',
+): Dataset<Problem> {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch {
+    throw new Error(
+      `${file} cannot be read: fetch SVAMP.json from github.com/arkilpatel/SVAMP and name it with SVAMP=PATH`,
+    );
+  }
+  const rows = JSON.parse(text) as readonly SvampRow[];
+  const chosen = rows.filter((_, index) => isTest(index) === (split === 'test'));
+  return arrayDataset(chosen.map(problemOf), `SVAMP ${split}`);
+}
