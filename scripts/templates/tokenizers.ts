@@ -35,6 +35,11 @@ export interface TokenizerReport {
   readonly withTools: boolean;
 }
 
+/** For tokenizers of models without a chat template. */
+const PLAIN =
+  "{% for message in messages %}{{ message.role + ': ' + message.content + (eos_token or '</s>') }}{% endfor %}" +
+  "{% if add_generation_prompt %}{{ 'assistant:' }}{% endif %}";
+
 /** The real tokenizer of a model beside the Rust library, and through the self-test with its own template. */
 export function checkTokenizer(model: Model, prompts: readonly string[], ask: AskPython): TokenizerReport {
   const folder = model.tokenizer!;
@@ -49,13 +54,13 @@ export function checkTokenizer(model: Model, prompts: readonly string[], ask: As
     const isSame = JSON.stringify([...tokenizer.encode(text)]) === JSON.stringify(ids);
     return !isSame || tokenizer.decode(Int32Array.from(ids)) !== theirs.decoded[at];
   });
-  const tested = model.template ? openTemplate({ tokenizer, template: model.template }) : undefined;
+  const { failures, withTools } = openTemplate({ tokenizer, template: model.template ?? PLAIN });
   return {
     name: model.name,
     texts: texts.length,
     different,
-    failures: tested?.failures ?? [],
-    withTools: tested?.withTools ?? false,
+    failures,
+    withTools,
   };
 }
 

@@ -258,6 +258,7 @@ export function createChatFormat(options: ChatFormatOptions): ChatFormat {
     ...(format === UNKNOWN_FORMAT && { nearestToolFormats: nearestFormats(options.template) }),
     stopIds: [...stopIds],
     vocabularySize: tokenizer.vocabularySize,
+    addedTokens: added.tokens,
     renderPrompt,
     extend,
     parseReply,

@@ -1,4 +1,5 @@
 import type { Message, Problem, ToolCall, ToolSchema } from '../types.ts';
+import type { AddedToken } from './added-tokens.ts';
 import type { Extension, Rendered } from './transcript.ts';
 
 export type Tools = readonly ToolSchema[];
@@ -75,6 +76,8 @@ export interface ChatFormat {
   /** Ids that end a reply; pass all of them to the engine. */
   readonly stopIds: readonly number[];
   readonly vocabularySize: number;
+  /** Tokens that the tokenizer's files add to its vocabulary, such as `<tool_call>`; white space is not among them. */
+  readonly addedTokens?: readonly AddedToken[];
   /**
    * The dialogue as a prompt, ending in the generation prompt. It may end in user, tool or assistant
    * messages; none of it is sampled. The same arguments give the same ids, so a task's first prompt can be

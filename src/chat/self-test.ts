@@ -31,6 +31,7 @@ export function selfTest(format: ChatFormat, { tools }: SelfTestOptions): SelfTe
   const played = dialogues(tools).map(([name, messages]) => checkDialogue(format, name, messages, tools));
   const checks = [
     ...checkTexts(format),
+    ...checkAddedTokens(format),
     ...checkSpecialTokenText(format, tools),
     ...(tools ? [...checkToolsAreTold(format), checkFormatIsKnown(format)] : []),
     ...(tools ? [checkCallsAreTaken(played.slice(1))] : []),
@@ -89,6 +90,29 @@ function checkTexts(format: ChatFormat): SelfTestCheck[] {
   );
   const detail = wrong.map(([text, back]) => `${JSON.stringify(text)} came back as ${JSON.stringify(back)}`);
   return [check('text survives encoding and decoding', wrong.length === 0, detail.join('\n'))];
+}
+
+/** One added token of each class: its text stays text, in a prompt too, and its id is that text. */
+function checkAddedTokens(format: ChatFormat): SelfTestCheck[] {
+  const classes = new Map(
+    [...(format.addedTokens ?? [])].reverse().map((token) => [`${token.special} ${token.strips}`, token]),
+  );
+  const prompt = (content: string) =>
+    format.renderPrompt([{ role: 'user', content }], [], { promptMessages: 0 }).ids;
+  const wrong = [...classes.values()].flatMap(({ id, text }) => {
+    const sentence = `one ${text}two ${text}`;
+    const ids = format.encodeText(sentence);
+    const count = (all: Int32Array) => all.filter((each) => each === id).length;
+    return [
+      ...(ids.includes(id) ? [`the text ${text} became the token ${id}`] : []),
+      ...(isKept(sentence, format.decode(ids)) ? [] : [`${sentence} came back as ${format.decode(ids)}`]),
+      ...(format.decode(Int32Array.of(id)) === text ? [] : [`the token ${id} is not the text ${text}`]),
+      ...(count(prompt(sentence)) === count(prompt('one two'))
+        ? []
+        : [`${text} in a message became a token`]),
+    ];
+  });
+  return [check('added tokens and their text are kept apart', wrong.length === 0, wrong.join('\n'))];
 }
 
 function checkSpecialTokenText(format: ChatFormat, tools: boolean): SelfTestCheck[] {

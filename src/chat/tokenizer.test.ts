@@ -211,6 +211,15 @@ test('a SentencePiece-like vocabulary streams as it decodes', () => {
   expect(tokenizer.decode(tokenizer.encode('b é a👍'))).toBe('b é a👍');
 });
 
+test('digits of every script are parted, as in the Rust library', () => {
+  const tokenizer = createTokenizer({
+    added_tokens: [],
+    pre_tokenizer: { type: 'Sequence', pretokenizers: [{ type: 'Digits', individual_digits: true }] },
+    model: { type: 'WordLevel', unk_token: '?', vocab: { '?': 0, a: 1, '½': 2, 7: 3, '٣': 4, b: 5, Ⅷ: 6 } },
+  });
+  expect([...tokenizer.encode('a½7٣bⅧ')]).toEqual([1, 2, 3, 4, 5, 6]);
+});
+
 test('what is no tokenizer file is refused in words', () => {
   expect(() => createTokenizer({})).toThrow(ConfigError);
   expect(() => createTokenizer({ model: { type: 'Magic' } })).toThrow('tokenizer.json cannot be read');

@@ -2,6 +2,7 @@ import { Tokenizer as Library } from '@huggingface/tokenizers';
 import { ConfigError } from '../errors.ts';
 import { type AddedToken, AddedTokens, sanitize, unguard } from './added-tokens.ts';
 import { bytesOfToken } from './byte-level.ts';
+import { withAllNumerals } from './numeric-digits.ts';
 
 export interface IdDecoder {
   /** Text that is certain by now: an unfinished character waits for its last byte. */
@@ -233,6 +234,7 @@ function underPrivateNames(json: Json, added: AddedTokens): Json {
       ...token,
       content: added.privateName(String(token.content)) ?? token.content,
     })),
+    ...('pre_tokenizer' in json && { pre_tokenizer: withAllNumerals(json.pre_tokenizer) }),
     model: { ...model, vocab: withoutAdded(model, added) },
   };
 }
