@@ -184,7 +184,14 @@ function Bars({
   const most = Math.max(1, ...kind.counts);
   const width = Math.max(2, Math.min(14, Math.floor(560 / steps.length)));
   return (
-    <svg width={steps.length * width} height="30" role="group" aria-label={`${kind.label} by step`}>
+    <svg
+      width={steps.length * width}
+      height="30"
+      viewBox={`0 0 ${steps.length * width} 30`}
+      preserveAspectRatio="none"
+      role="group"
+      aria-label={`${kind.label} by step`}
+    >
       {steps.map((one, at) => {
         const count = kind.counts[at] ?? 0;
         const height = count === 0 ? 1 : 3 + (27 * count) / most;

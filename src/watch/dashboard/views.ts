@@ -140,7 +140,10 @@ export async function stepFailures(directory: string, index: StepIndex): Promise
       failures.push({ ...place, kind, turn: null, message: endInWords(end), source: '', ...advice });
     }
     turns.forEach((turn, at) => {
-      for (const { kind, message, source } of problemsOf(turn)) {
+      for (const problem of problemsOf(turn)) {
+        const { kind, message } = problem;
+        const run = turn.toolRuns.find((one) => one.problem === problem);
+        const source = run ? `${run.call.name}(${JSON.stringify(run.call.arguments)})` : problem.source;
         const mistake = { kind: `tools/problems/${kind}`, turn: at + 1, message, source };
         failures.push({ ...place, ...mistake, cause: null, suggestion: null });
       }
