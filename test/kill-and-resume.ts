@@ -49,7 +49,9 @@ export async function killAndResume(
     const stepsAtKill: number[] = [];
     for (const moment of moments) {
       const child = start(run, existsSync(join(run, 'options.json')));
-      await Promise.race([reached(moment, run), ended(child)]);
+      const over = new AbortController();
+      await Promise.race([reached(moment, run, over.signal), ended(child)]);
+      over.abort(); // a run may end before the moment comes
       stepsAtKill.push(readSteps(run));
       child.kill('SIGKILL');
       await ended(child);
@@ -76,11 +78,11 @@ export function randomTrials(count: number, seed: number, longestMs: number): Mo
   return Array.from({ length: count }, () => Array.from({ length: 1 + random.integer(2) }, moment));
 }
 
-async function reached(moment: Moment, run: string): Promise<void> {
+async function reached(moment: Moment, run: string, over: AbortSignal): Promise<void> {
   if ('afterMs' in moment) return new Promise((resolve) => setTimeout(resolve, moment.afterMs));
   let seen = 0;
   let writing = false;
-  while (seen < moment.insideCheckpoint) {
+  while (seen < moment.insideCheckpoint && !over.aborted) {
     await new Promise((resolve) => setTimeout(resolve, 1));
     const folder = join(run, 'checkpoints');
     const now = existsSync(folder) && readdirSync(folder).some((name) => name.endsWith('.partial'));

@@ -8,14 +8,8 @@ import { z } from 'zod';
 import { ToolError } from '../../errors.ts';
 import { semaphore } from '../../lib/semaphore.ts';
 import { mainThreadSeconds } from './processor-time.ts';
-import {
-  type Sandbox,
-  type SandboxLimits,
-  type SandboxResult,
-  type SandboxRunOptions,
-  type SandboxSession,
-  WORLD_LOST,
-} from './sandbox.ts';
+import type { Sandbox, SandboxLimits, SandboxResult, SandboxRunOptions, SandboxSession } from './sandbox.ts';
+import { sandboxSession } from './session.ts';
 
 /** A process that has not started, or not made a new world, within this long is taken for dead. */
 const START_MS = 60_000;
@@ -122,51 +116,22 @@ export function interpreterPool(options: PoolOptions): Sandbox {
 
   function session(): SandboxSession {
     let world: Interpreter | undefined;
-    let isLost = false;
-    let turn: Promise<unknown> = Promise.resolve();
-    let leave: (() => void) | undefined;
-    /** Holds one of the places for sessions until the session is closed. */
-    const enter = (signal: AbortSignal | undefined) =>
-      new Promise<void>((resolve, reject) => {
-        sessionSlots
-          .run(
-            () =>
-              new Promise<void>((left) => {
-                leave = left;
-                resolve();
-              }),
-            signal,
-          )
-          .catch(reject);
-      });
-    const inTurn = async (code: string, { stdin = '', signal }: SandboxRunOptions) => {
-      if (leave === undefined) await enter(signal);
-      world ??= await take(signal);
-      const current = world;
-      world = undefined; // unless the program ends well
-      const wasLost = isLost;
-      isLost = true;
-      const { result, isSound } = await ask(current, { code, stdin, keep: true }, signal);
-      if (isSound) {
-        world = await ready(current);
-        isLost = world === undefined;
-      }
-      return wasLost ? { ...result, stderr: `${WORLD_LOST}${result.stderr}` } : result;
-    };
-    return {
-      run: (code, runOptions = {}) => {
-        const mine = turn.then(() => inTurn(code, runOptions));
-        turn = mine.catch(() => {});
-        return mine;
+    return sandboxSession(sessionSlots, {
+      open: async (signal) => {
+        world ??= await take(signal);
       },
-      close: async () => {
-        await turn;
+      run: async (code, { stdin = '', signal }) => {
+        const current = world!;
+        world = undefined; // a process that did not end well is gone
+        const { result, isSound } = await ask(current, { code, stdin, keep: true }, signal);
+        if (isSound) world = await ready(current);
+        return { result, isSound: world !== undefined };
+      },
+      end: () => {
         if (world) drop(world);
         world = undefined;
-        leave?.();
-        leave = undefined;
       },
-    };
+    });
   }
 
   return {

@@ -3,13 +3,8 @@ import type { ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { ToolError } from '../../errors.ts';
 import type { Semaphore } from '../../lib/semaphore.ts';
-import {
-  type SandboxLimits,
-  type SandboxResult,
-  type SandboxRunOptions,
-  type SandboxSession,
-  WORLD_LOST,
-} from './sandbox.ts';
+import type { SandboxLimits, SandboxResult, SandboxRunOptions, SandboxSession } from './sandbox.ts';
+import { sandboxSession } from './session.ts';
 
 /**
  * Before each program comes a line: its length, its input's length, and a mark to print on both streams when it has
@@ -43,48 +38,19 @@ export interface PythonSessionOptions {
 
 export function pythonSession({ limits, places, start }: PythonSessionOptions): SandboxSession {
   let child: ChildProcess | undefined;
-  let isLost = false;
-  let leave: (() => void) | undefined;
-  let turn: Promise<unknown> = Promise.resolve();
-  const enter = (signal: AbortSignal | undefined) =>
-    new Promise<void>((resolve, reject) => {
-      const hold = () =>
-        new Promise<void>((left) => {
-          leave = left;
-          resolve();
-        });
-      places.run(hold, signal).catch(reject);
-    });
-  const end = () => {
-    if (child?.pid !== undefined) child.kill('SIGKILL');
-    child = undefined;
-  };
-  const inTurn = async (code: string, options: SandboxRunOptions) => {
-    if (leave === undefined) await enter(options.signal);
-    child ??= start();
-    const wasLost = isLost;
-    isLost = true;
-    try {
-      const result = await ask(child, code, limits, options);
-      isLost = result.status !== 'ok' && result.status !== 'error';
-      return wasLost ? { ...result, stderr: `${WORLD_LOST}${result.stderr}` } : result;
-    } finally {
-      if (isLost) end();
-    }
-  };
-  return {
-    run: (code, options = {}) => {
-      const mine = turn.then(() => inTurn(code, options));
-      turn = mine.catch(() => {});
-      return mine;
+  return sandboxSession(places, {
+    open: async () => {
+      child ??= start();
     },
-    close: async () => {
-      await turn;
-      end();
-      leave?.();
-      leave = undefined;
+    run: async (code, options) => {
+      const result = await ask(child!, code, limits, options);
+      return { result, isSound: result.status === 'ok' || result.status === 'error' };
     },
-  };
+    end: () => {
+      if (child?.pid !== undefined) child.kill('SIGKILL');
+      child = undefined;
+    },
+  });
 }
 
 function ask(
