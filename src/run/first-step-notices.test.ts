@@ -3,12 +3,16 @@ import type { End, Group } from '../types.ts';
 import { agentFailureNotices, firstStepNotices } from './first-step-notices.ts';
 
 test('nothing to compare is said only of groups that could have been compared', () => {
-  const notices = (total: number, without: number) =>
-    firstStepNotices({ 'groups/total': total, 'groups/without_spread': without }, false);
+  const notices = (total: number, without: number, gradient = 0) =>
+    firstStepNotices(
+      { 'groups/total': total, 'groups/without_spread': without, 'actor/grad_norm': gradient },
+      false,
+    );
   expect(notices(4, 4)).toEqual([expect.stringContaining('every group got the same reward')]);
   expect(notices(4, 3)).toEqual([]);
   expect(notices(4, 0)).toEqual([]); // one attempt per task
   expect(notices(0, 0)).toEqual([]);
+  expect(notices(4, 4, 0.3)).toEqual([]); // sub-agents had rewards of their own
   expect(firstStepNotices({}, false)).toEqual([]);
 });
 

@@ -23,7 +23,9 @@ export function firstStepNotices(metrics: Metrics, hasTools: boolean): string[] 
     );
   }
   const groups = metrics['groups/total'] ?? 0;
-  if (groups > 0 && metrics['groups/without_spread'] === groups) {
+  // Rewards of turns or of sub-agents may teach all the same.
+  const hasLearned = (metrics['actor/grad_norm'] ?? 0) > 0;
+  if (groups > 0 && metrics['groups/without_spread'] === groups && !hasLearned) {
     notices.push(
       'In step 1 every group got the same reward for all its attempts, so nothing was learned. ' +
         'Look at a few with `rollcall show`; easier tasks, a warm start (rollcall sft) or a partial reward help.',
