@@ -34,7 +34,7 @@ const open = (model: string, kernels: 'native' | 'wasm' = 'native') =>
   openServer({ model, kernels, threads: 1, cacheMegabytes: 64, log: () => {} });
 
 describe('prompt log-probs at a temperature are those of transformers in float64', () => {
-  test.each(['llama', 'qwen2', 'qwen3', 'llama-lora'])('%s', async (name) => {
+  test.each(['llama', 'qwen2', 'qwen3', 'llama-lora', 'llama-yarn'])('%s', async (name) => {
     const golden = readEngineGolden(join('test/golden/engine', name));
     const server = await open(golden.directory);
     const { temperature } = golden;

@@ -4,6 +4,7 @@
  */
 import type { CacheCall, Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
+import { ropeFrequencies } from '../model/rope.ts';
 import { axisOfPair } from '../vision/positions.ts';
 import type { LayerAdapters, LoraModule, LoraWeights } from './lora.ts';
 import type { PackedLayer, PackedWeights } from './packed-weights.ts';
@@ -344,11 +345,11 @@ function fillRotations(kernels: Kernels, config: ModelConfig, rows: number, cosA
   const half = config.headSize / 2;
   const cos = kernels.f32(cosAt, rows * half);
   const sin = kernels.f32(sinAt, rows * half);
-  for (let pair = 0; pair < half; pair++) {
-    const frequency = config.ropeBase ** (-pair / half);
+  const { frequencies, attention } = ropeFrequencies(config);
+  for (const [pair, frequency] of frequencies.entries()) {
     for (let position = 0; position < rows; position++) {
-      cos[position * half + pair] = Math.cos(position * frequency);
-      sin[position * half + pair] = Math.sin(position * frequency);
+      cos[position * half + pair] = attention * Math.cos(position * frequency);
+      sin[position * half + pair] = attention * Math.sin(position * frequency);
     }
   }
 }

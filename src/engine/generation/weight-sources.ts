@@ -24,6 +24,8 @@ const SAME = [
 
 export function diskWeights(directory: string, config: ModelConfig): WeightSource {
   const other = readModelConfig(directory);
+  const isSameRope = JSON.stringify(other.ropeScaling) === JSON.stringify(config.ropeScaling);
+  if (!isSameRope) throw new EngineError(`${directory}: rope_scaling is not that of the running model`);
   const field = SAME.find((name) => other[name] !== config[name]);
   if (field) {
     throw new EngineError(

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { type ModelConfig, parseModelConfig } from '../model/config.ts';
 import { FileSet, TOKENIZER_FILES } from '../model/files.ts';
+import { parseRopeScaling, ropeFrequencies } from '../model/rope.ts';
 import { weightSpecs } from '../model/weights.ts';
 import { encodeTensor } from '../safetensors.ts';
 import { GgufFile } from './file.ts';
@@ -51,7 +52,6 @@ function configJson(file: GgufFile): Record<string, unknown> {
   const field = (name: string) => file.metadata.get(`${String(family)}.${name}`);
   const token = (name: string) => file.metadata.get(`tokenizer.ggml.${name}_token_id`);
   const heads = field('attention.head_count');
-  const scaling = field('rope.scaling.type');
   return {
     architectures: [ARCHITECTURES[String(family)]],
     model_type: family,
@@ -66,15 +66,53 @@ function configJson(file: GgufFile): Record<string, unknown> {
     hidden_act: 'silu',
     rms_norm_eps: roundTrip(field('attention.layer_norm_rms_epsilon')),
     rope_theta: roundTrip(field('rope.freq_base') ?? 10000),
-    // Llama 3's scaling is a tensor of factors.
-    ...(file.tensors.has('rope_freqs.weight') ? { rope_scaling: { rope_type: 'llama3' } } : {}),
-    ...(scaling === undefined || scaling === 'none' ? {} : { rope_scaling: { rope_type: scaling } }),
+    ...ropeScaling(file, String(family)),
     ...(Number(field('expert_count') ?? 0) > 0 ? { num_experts: field('expert_count') } : {}),
     tie_word_embeddings: !file.tensors.has('output.weight'),
     ...(token('bos') === undefined ? {} : { bos_token_id: token('bos') }),
     ...(token('eos') === undefined ? {} : { eos_token_id: token('eos') }),
   };
 }
+
+/** Llama 3 has a tensor by which the pairs are slowed down; its largest number is the factor. */
+function ropeScaling(file: GgufFile, family: string): Record<string, unknown> {
+  const field = (name: string) => file.metadata.get(`${family}.rope.scaling.${name}`);
+  if (file.tensors.has('rope_freqs.weight')) {
+    const factors = file.read('rope_freqs.weight');
+    const json = { ...LLAMA_3, factor: Math.max(...factors) };
+    const base = {
+      ropeBase: Number(file.metadata.get(`${family}.rope.freq_base`)),
+      headSize: 2 * factors.length,
+    };
+    const scaled = ropeFrequencies({ ...base, ropeScaling: parseRopeScaling('rope', json, 0, file.path) });
+    const plain = ropeFrequencies(base).frequencies;
+    const other = factors.findIndex(
+      (factor, pair) => Math.abs(plain[pair]! / scaled.frequencies[pair]! / factor - 1) > 1e-3,
+    );
+    if (other < 0) return { rope_scaling: json };
+    throw new ConfigError(
+      `${file.path}: rope_freqs.weight[${other}] is ${factors[other]}; only the scaling of Llama 3 is implemented`,
+    );
+  }
+  const kind = field('type');
+  if (kind === undefined || kind === 'none') return {};
+  const tokens = field('original_context_length');
+  return {
+    rope_scaling: {
+      rope_type: kind,
+      factor: roundTrip(field('factor')),
+      ...(tokens === undefined ? {} : { original_max_position_embeddings: tokens }),
+    },
+  };
+}
+
+/** The same in all models of Llama 3.1 to 3.3. */
+const LLAMA_3 = {
+  rope_type: 'llama3',
+  low_freq_factor: 1,
+  high_freq_factor: 4,
+  original_max_position_embeddings: 8192,
+};
 
 const ARCHITECTURES: Readonly<Record<string, string>> = {
   llama: 'LlamaForCausalLM',

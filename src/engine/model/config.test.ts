@@ -63,9 +63,12 @@ test('the config that is written is read back the same', () => {
 describe('what is not implemented is refused by field and value', () => {
   const refused: [object, RegExp][] = [
     [{ model_type: 'mixtral' }, /model_type "mixtral" is not implemented/],
-    [{ rope_scaling: { type: 'linear', factor: 2 } }, /rope_scaling.rope_type "linear"/],
-    [{ rope_parameters: { rope_type: 'yarn', rope_theta: 1e4 } }, /rope_parameters.rope_type "yarn"/],
-    [{ rope_parameters: { rope_type: 'default', partial_rotary_factor: 0.5 } }, /partial_rotary_factor 0.5/],
+    [{ rope_scaling: { type: 'dynamic', factor: 2 } }, /rope_scaling.rope_type "dynamic" is not implemented/],
+    [{ rope_parameters: { rope_type: 'yarn', rope_theta: 1e4 } }, /rope_parameters.factor is missing/],
+    [
+      { rope_parameters: { rope_type: 'default', partial_rotary_factor: 0.5 } },
+      /partial_rotary_factor (is )?0.5/,
+    ],
     [{ num_local_experts: 8 }, /num_local_experts 8/],
     [{ sliding_window: 4096 }, /sliding_window 4096/],
     [{ use_sliding_window: true }, /use_sliding_window true/],

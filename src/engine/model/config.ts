@@ -1,4 +1,5 @@
 import { ConfigError } from '../../errors.ts';
+import { parseRopeScaling, type RopeScaling, ropeScalingJson } from './rope.ts';
 import { parseVision, type VisionConfig, visionJson } from './vision-config.ts';
 
 export type ModelFamily = 'llama' | 'qwen2' | 'qwen3' | 'qwen2_5_vl';
@@ -16,6 +17,8 @@ export interface ModelConfig {
   readonly intermediate: number;
   readonly contextTokens: number;
   readonly ropeBase: number;
+  /** How positions beyond the first training's context are reached. */
+  readonly ropeScaling?: RopeScaling | undefined;
   readonly normEpsilon: number;
   /** The output layer is the embedding matrix. */
   readonly tied: boolean;
@@ -57,6 +60,7 @@ export function parseModelConfig(whole: unknown, file: string): ModelConfig {
   const heads = count('num_attention_heads');
   const kvHeads = count('num_key_value_heads', family === 'llama' ? heads : undefined);
   const headSize = count('head_dim', family === 'qwen3' ? 128 : Math.floor(hidden / heads));
+  const contextTokens = count('max_position_embeddings', DEFAULT_CONTEXT[family]);
   if (heads % kvHeads !== 0) {
     throw new ConfigError(
       `${file}: num_attention_heads ${heads} is not a multiple of num_key_value_heads ${kvHeads}`,
@@ -72,8 +76,9 @@ export function parseModelConfig(whole: unknown, file: string): ModelConfig {
     kvHeads,
     headSize,
     intermediate: count('intermediate_size'),
-    contextTokens: count('max_position_embeddings', DEFAULT_CONTEXT[family]),
+    contextTokens,
     ropeBase: readRopeBase(json, file),
+    ropeScaling: readRopeScaling(json, family, contextTokens, file),
     normEpsilon: readPositive(json, 'rms_norm_eps', 1e-6, file),
     tied: json.tie_word_embeddings === true,
     attentionBias: hasAttentionBias(family),
@@ -106,7 +111,11 @@ export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
     hidden_act: 'silu',
     rms_norm_eps: config.normEpsilon,
     rope_theta: config.ropeBase,
-    rope_scaling: config.vision ? { type: 'mrope', mrope_section: config.vision.sections } : null,
+    rope_scaling: config.vision
+      ? { type: 'mrope', mrope_section: config.vision.sections }
+      : config.ropeScaling
+        ? ropeScalingJson(config.ropeScaling)
+        : null,
     tie_word_embeddings: config.tied,
     ...(hasAttentionBias(config.family) ? {} : { attention_bias: false }),
     ...(config.vision ? visionJson(config.vision) : {}),
@@ -152,16 +161,25 @@ function refuseUnsupported(json: Fields, family: ModelFamily, file: string): voi
     const other = layerTypes.find((type) => type !== 'full_attention');
     if (other !== undefined) refuse('layer_types', other, 'full_attention is');
   }
+}
+
+/** Of two fields the one that scales; Qwen2.5-VL names its three axes there. */
+function readRopeScaling(
+  json: Fields,
+  family: ModelFamily,
+  contextTokens: number,
+  file: string,
+): RopeScaling | undefined {
   for (const name of ['rope_scaling', 'rope_parameters']) {
     const rope = json[name];
     if (rope === undefined || rope === null) continue;
-    if (!isFields(rope)) refuse(name, rope, 'an object or null is');
-    const type = (rope as Fields).rope_type ?? (rope as Fields).type ?? 'default';
-    if (family === 'qwen2_5_vl' && type === 'mrope') continue;
-    if (type !== 'default') refuse(`${name}.rope_type`, type, 'default (no scaling) is');
-    const partial = (rope as Fields).partial_rotary_factor ?? 1;
-    if (partial !== 1) refuse(`${name}.partial_rotary_factor`, partial, '1 is');
+    if (!isFields(rope))
+      throw new ConfigError(`${file}: ${name} is ${show(rope)}; an object or null is right`);
+    if (family === 'qwen2_5_vl' && (rope.rope_type ?? rope.type) === 'mrope') continue;
+    const scaling = parseRopeScaling(name, rope, contextTokens, file);
+    if (scaling) return scaling;
   }
+  return undefined;
 }
 
 /** `rope_theta`, or since transformers 5 `rope_parameters.rope_theta`. */

@@ -12,6 +12,7 @@ import type {
 import type { ModelConfig } from './config.ts';
 import { describeLayer, type Matrix, type Norm } from './decoder-layer.ts';
 import { PackedMatrix, type Parameter, type ParameterStore } from './parameters.ts';
+import { ropeFrequencies } from './rope.ts';
 
 interface DecoderLayer {
   readonly inputNorm: Parameter;
@@ -195,11 +196,11 @@ class RopeCache {
     const sin = this.#kernels.alloc(4 * rows * half);
     const cosines = this.#kernels.f32(cos, rows * half);
     const sines = this.#kernels.f32(sin, rows * half);
-    for (let pair = 0; pair < half; pair++) {
-      const frequency = this.#config.ropeBase ** (-pair / half);
+    const { frequencies, attention } = ropeFrequencies(this.#config);
+    for (const [pair, frequency] of frequencies.entries()) {
       for (let position = 0; position < rows; position++) {
-        cosines[position * half + pair] = Math.cos(position * frequency);
-        sines[position * half + pair] = Math.sin(position * frequency);
+        cosines[position * half + pair] = attention * Math.cos(position * frequency);
+        sines[position * half + pair] = attention * Math.sin(position * frequency);
       }
     }
     return { cos, sin, rows };

@@ -54,39 +54,42 @@ function openGolden(golden: EngineGolden, name: string, on: Kernels, more: Parti
   return engine;
 }
 
-describe.each(['llama', 'qwen2', 'qwen3', 'llama-lora'])('%s agrees with torch in float64', (name) => {
-  const golden = readEngineGolden(join(GOLDEN, name));
-  test.for(['native', 'wasm'])(
-    'on %s kernels: outputs, every gradient, a clipped AdamW step',
-    (kind, { skip }) => {
-      const on = kernels.get(kind);
-      if (!on) return skip('no native kernels on this machine');
-      for (const recompute of [false, true]) {
-        const engine = openGolden(golden, name, on, { recompute });
-        const { pass, outputs } = engine.forward(golden.rows, {
-          temperature: golden.temperature,
-          outputs: golden.names,
-        });
-        for (const output of golden.names) {
-          for (const [row, expected] of golden.outputs[output]!.entries()) {
-            expect(relativeError(outputs[output]![row]!, expected)).toBeLessThan(1e-5);
+describe.each(['llama', 'qwen2', 'qwen3', 'llama-lora', 'llama-yarn'])(
+  '%s agrees with torch in float64',
+  (name) => {
+    const golden = readEngineGolden(join(GOLDEN, name));
+    test.for(['native', 'wasm'])(
+      'on %s kernels: outputs, every gradient, a clipped AdamW step',
+      (kind, { skip }) => {
+        const on = kernels.get(kind);
+        if (!on) return skip('no native kernels on this machine');
+        for (const recompute of [false, true]) {
+          const engine = openGolden(golden, name, on, { recompute });
+          const { pass, outputs } = engine.forward(golden.rows, {
+            temperature: golden.temperature,
+            outputs: golden.names,
+          });
+          for (const output of golden.names) {
+            for (const [row, expected] of golden.outputs[output]!.entries()) {
+              expect(relativeError(outputs[output]![row]!, expected)).toBeLessThan(1e-5);
+            }
           }
+          engine.backward(pass, golden.gradientsByOutput);
+          for (const [parameter, expected] of golden.gradient) {
+            expect(relativeError(engine.gradient(parameter), expected), parameter).toBeLessThan(1e-4);
+          }
+          const { gradNorm, skipped } = engine.optimStep(golden.adam);
+          expect(Math.abs(gradNorm / golden.gradNorm - 1)).toBeLessThan(1e-5);
+          expect(skipped).toBe(false);
+          for (const [parameter, expected] of golden.after) {
+            expect(relativeError(engine.value(parameter), expected), parameter).toBeLessThan(1e-4);
+          }
+          engine.close();
         }
-        engine.backward(pass, golden.gradientsByOutput);
-        for (const [parameter, expected] of golden.gradient) {
-          expect(relativeError(engine.gradient(parameter), expected), parameter).toBeLessThan(1e-4);
-        }
-        const { gradNorm, skipped } = engine.optimStep(golden.adam);
-        expect(Math.abs(gradNorm / golden.gradNorm - 1)).toBeLessThan(1e-5);
-        expect(skipped).toBe(false);
-        for (const [parameter, expected] of golden.after) {
-          expect(relativeError(engine.value(parameter), expected), parameter).toBeLessThan(1e-4);
-        }
-        engine.close();
-      }
-    },
-  );
-});
+      },
+    );
+  },
+);
 
 test.skipIf(!existsSync(join(SHARED, 'models/minimind2-small')))(
   'MiniMind2-Small gives the log-probs that numpy computes in float64 (../shared/models)',

@@ -1,6 +1,6 @@
 """Goldens for the embedded engine, by PyTorch and transformers in float64.
 
-    python make.py OUT --family llama --seed 1 [--shards] [--precision bfloat16] [--value-head] [--lora] [--random-shape]
+    python make.py OUT --family llama --seed 1 [--shards] [--precision bfloat16] [--value-head] [--lora] [--random-shape] [--rope yarn]
 
 Writes a model folder (saved by transformers), golden.json (rows, output gradients, outputs, loss) and the gradient of
 every parameter and its value after one clipped AdamW step, as float32 safetensors. With --lora, an adapter by PEFT.
@@ -13,7 +13,7 @@ p = argparse.ArgumentParser()
 p.add_argument("out"); p.add_argument("--family", default="llama"); p.add_argument("--seed", type=int, default=1)
 p.add_argument("--shards", action="store_true"); p.add_argument("--precision", default="float32")
 p.add_argument("--value-head", action="store_true"); p.add_argument("--lora", action="store_true")
-p.add_argument("--random-shape", action="store_true")
+p.add_argument("--random-shape", action="store_true"); p.add_argument("--rope", default="default")
 a = p.parse_args()
 rng = random.Random(a.seed); torch.manual_seed(a.seed); torch.set_default_dtype(torch.float64)
 
@@ -34,7 +34,10 @@ if a.family == "qwen2":  # its head size is always hidden / heads
     shape["hidden_size"] = head * shape["num_attention_heads"]
 else:
     shape["head_dim"] = head
-config = getattr(transformers, kind + "Config")(**shape, rope_theta=theta, tie_word_embeddings=tied,
+rope = {"linear": {"factor": 3.0}, "yarn": {"factor": 4.0, "original_max_position_embeddings": 16},
+        "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}
+scaling = {} if a.rope == "default" else {"rope_parameters": {"rope_type": a.rope, "rope_theta": theta, **rope[a.rope]}}
+config = getattr(transformers, kind + "Config")(**shape, **(scaling or {"rope_theta": theta}), tie_word_embeddings=tied,
                                                  bos_token_id=None, eos_token_id=None, pad_token_id=None)
 config._attn_implementation = "eager"
 model = getattr(transformers, kind + "ForCausalLM")(config).double()
