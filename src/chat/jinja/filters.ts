@@ -356,10 +356,10 @@ export const FILTERS: Readonly<Record<string, Filter>> = {
     if (isText || numberOf(value) !== undefined || value === null)
       return quoteUrl(str(value)).replaceAll('%2F', '/');
     const pairs = value instanceof Map ? [...value] : itemsOf(value).map((pair) => itemsOf(pair));
+    if (pairs.some((pair) => pair.length !== 2))
+      throw new JinjaError('urlencode takes pairs: each item must have two parts');
     return pairs
-      .map(([key = '', item = '']) =>
-        [key, item].map((part) => quoteUrl(str(part)).replaceAll('%20', '+')).join('='),
-      )
+      .map((pair) => pair.map((part) => quoteUrl(str(part)).replaceAll('%20', '+')).join('='))
       .join('&');
   },
   wordcount: (value) => str(value).match(/[\p{L}\p{N}_]+/gu)?.length ?? 0,

@@ -12,8 +12,9 @@ const TAIL = 4000;
  */
 export function extractAnswers(reply: string): string[] {
   const said = tagged(afterThinking(reply));
-  const boxed = boxedAnswer(said) ?? boxedAnswer(reply);
-  const tail = said.slice(-TAIL).replace(REMARK, '').trim();
+  // What was boxed while thinking counts only where nothing was said afterwards.
+  const boxed = boxedAnswer(said) ?? (said.trim() === '' ? boxedAnswer(reply) : undefined);
+  const tail = said.slice(-TAIL).replace(REMARK, '').replace(CONTRAST, '').trim();
   const anchored = anchoredAnswer(tail);
   if (boxed !== undefined) {
     // "The final answer is …" after the box says it again, and better.
@@ -149,6 +150,9 @@ const lastNumberAfterEquals = (line: string) => /.*=\s*(-?\$?\d[\d.,/]*(?:\s*%)?
 
 /** `(about 2.24)` after an exact answer. */
 const REMARK = /\((?:about|approximately|approx\.?|roughly|≈|\\approx)[^()]{0,60}\)/g;
+
+/** `, not 12` after the answer. */
+const CONTRAST = /,\s*(?:and\s+)?not\s+[$\\]?-?\d[\d.,]*(?=[.\s]*$)/i;
 
 interface Found {
   readonly start: number;

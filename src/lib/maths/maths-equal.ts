@@ -22,12 +22,27 @@ export function mathsEqual(answer: string, truth: string, { decimals = 6 }: Math
     const label = choiceIn(answer, answers);
     if (label !== undefined) return label === choiceOf(gold);
   }
-  const right = readAnswer(gold);
+  if (isMoneyAtOdds(gold, answers[0]!)) return false;
+  const right = readAnswer(withoutLabel(gold));
   // The first that can be read is what was answered: trying the others would let a model answer twice.
   const readings = answers.map((one) => ({ one, reading: readAnswer(one) }));
   const said = readings.find(({ reading }) => reading.expression) ?? readings[0]!;
   return isSameReading(right, said.reading, decimals) || isOtherReading(right, said.one, decimals);
 }
+
+/** Dollars on one side, cents on the other. */
+function isMoneyAtOdds(gold: string, answer: string): boolean {
+  const dollars = /\$\s*\d|\bdollars?\b/i;
+  const cents = /\d\s*(?:\\text\s*\{\s*)?cents?\b|¢/i;
+  return (dollars.test(gold) && cents.test(answer)) || (cents.test(gold) && dollars.test(answer));
+}
+
+/** `\textbf{(B)}\ 12` says that the answer is B, or 12. */
+const withoutLabel = (gold: string) =>
+  gold.replace(
+    /^\s*\$?\s*\\(?:text(?:bf|rm)?|mathbf|mathrm)\s*\{\s*\([A-E]\)\s*\}(?:\\[ ,;]|~|\s)*(?=\S*[\w\\])/,
+    '',
+  );
 
 /** Whether the letter that a reply chooses is that of the right answer. */
 export function choiceEqual(answer: string, truth: string): boolean {
@@ -93,7 +108,9 @@ const plainText = (text: string) =>
     .replace(/\\(?:left|right)(?![a-zA-Z])/g, '')
     .replace(/\\[dt]frac/g, '\\frac')
     .replace(/,\s+(?=\d)/g, ', ') // `1, 234` is not `1,234`
-    .replace(/\\[,;:! ]|(?<!,)\s|\$/g, '');
+    .replace(/\\[,;:! ]|\$/g, '')
+    .replace(/(?<=\d)\s+(?=\d)/g, ', ') // `1 2 3` is not `123`
+    .replace(/(?<!,)\s/g, '');
 
 const isWords = (text: string) => /^[a-z(){}"'.,\d-]*[a-z]{2}[a-z(){}"'.,\d-]*$/i.test(text);
 const wordsOf = (text: string) => text.toLowerCase().replace(/[(){}"'.,-]/g, '');

@@ -221,7 +221,7 @@ const OTHER_UNITS: ReadonlySet<string> = new Set(
   (
     'unit degree deg radian rad percent mph kmh kmph km/h m/s ft/s hectare acre sq square cubic joule watt volt ohm newton ' +
     'hz pa mol kelvin celsius fahrenheit people person student apple orange way time point digit coin ball marble ' +
-    'ticket book page word step number integer solution root term face edge side vertice rupee euro yen penny pennie ' +
+    'cup pint quart tsp tbsp bag pen egg pie dog cat cow hen hat toy kid bus key row bit byte ticket book page word step number integer solution root term face edge side vertice rupee euro yen penny pennie ' +
     'usd eur gbp inr rs dime nickel quarter man men woman women child children boy girl car box boxe piece tile card game dozen inches'
   ).split(' '),
 );

@@ -26,8 +26,8 @@ function parseList(cursor: Cursor): Expression {
     let joint: 'and' | 'or' | undefined;
     for (;;) {
       let isSeparated = cursor.takeSign(',') || cursor.takeSign(';');
-      while (cursor.peek()?.kind === 'separator') {
-        joint = cursor.take().text === 'or' ? 'or' : 'and';
+      while (cursor.peek()?.kind === 'separator' || cursor.isCommand('lor', 'land', 'vee', 'wedge')) {
+        joint = ['or', 'lor', 'vee'].includes(cursor.take().text) ? 'or' : 'and';
         isSeparated = true;
       }
       if (!isSeparated) break;
@@ -96,7 +96,11 @@ function withUnit(cursor: Cursor, of: Expression): Expression {
   for (let token = cursor.peek(); token; token = cursor.peek()) {
     const isInside =
       unit !== '' &&
-      (token.text === '^' || token.text === '/' || token.kind === 'number' || token.kind === 'letter');
+      (token.text === '^' ||
+        token.text === 'cdot' ||
+        token.text === '/' ||
+        token.kind === 'number' ||
+        token.kind === 'letter');
     const isBraced = unit.endsWith('^') && token.text === '{';
     if (isBraced) unit += cursor.takeBraced();
     else if (token.kind === 'text' || token.kind === 'unit' || isInside)
@@ -130,13 +134,15 @@ const asSet = (read: Expression): Expression =>
       ? { kind: 'set', items: [read] }
       : read;
 
-/** `1/2 : 1/3`; inside of a set a colon stands before its condition. */
+/** `1/2 : 1/3`, and `2 : 3 : 5` as what the first is to each other; inside of a set a colon stands before its condition. */
 function parseRatio(cursor: Cursor): Expression {
-  let left = parseSum(cursor);
-  while (cursor.sets === 0 && cursor.takeSign(':')) {
-    left = { kind: 'quotient', top: left, bottom: parseSum(cursor) };
-  }
-  return left;
+  const parts = [parseSum(cursor)];
+  while (cursor.sets === 0 && cursor.takeSign(':')) parts.push(parseSum(cursor));
+  const [first, ...others] = parts as [Expression, ...Expression[]];
+  if (others.length === 0) return first;
+  if (others.length === 1) return { kind: 'quotient', top: first, bottom: others[0]! };
+  const items = others.map((bottom): Expression => ({ kind: 'quotient', top: first, bottom }));
+  return { kind: 'tuple', open: '(', close: ')', items };
 }
 
 function parseSum(cursor: Cursor): Expression {
@@ -254,12 +260,19 @@ function parseFactor(cursor: Cursor): Expression {
   }
 }
 
+/** `5^\circ C`: the letter of a temperature says nothing about the number. */
+function inDegrees(cursor: Cursor, of: Expression): Expression {
+  const isTemperature = cursor.peek()?.text === 'C' || cursor.peek()?.text === 'F';
+  if (isTemperature && cursor.peek()!.kind === 'letter' && !cursor.peek(1)) cursor.take();
+  return { kind: 'degrees', of };
+}
+
 function parsePower(cursor: Cursor, base: Expression): Expression {
-  if (cursor.takeCommand('circ', 'degree')) return { kind: 'degrees', of: base };
+  if (cursor.takeCommand('circ', 'degree')) return inDegrees(cursor, base);
   if (cursor.takeCommand('prime') && base.kind === 'symbol') return { kind: 'symbol', name: `${base.name}'` };
   if (cursor.isSign('{') && cursor.peek(1)?.text === 'circ' && cursor.isSign('}', 2)) {
     cursor.position += 3;
-    return { kind: 'degrees', of: base };
+    return inDegrees(cursor, base);
   }
   if (base.kind === 'tuple' && (cursor.peek()?.text === 'T' || cursor.peek()?.text === 'top')) {
     cursor.take();
@@ -326,7 +339,16 @@ function parseAtom(cursor: Cursor): Expression {
 function parseLetter(cursor: Cursor, name: string): Expression {
   if (name === 'e' && !cursor.isSign('_')) return { kind: 'constant', name: 'e' };
   if (name === 'i' && !cursor.isSign('_')) return { kind: 'constant', name: 'i' };
+  const inverse = ['^', '{', '-', '1', '}', '('].every((text, ahead) => cursor.peek(ahead)?.text === text);
+  if (isFunctionName(name) && inverse) {
+    cursor.position += 5;
+    return parseLetterCall(cursor, `${name}⁻¹`);
+  }
   if (!isFunctionName(name) || !cursor.isSign('(')) return { kind: 'symbol', name };
+  return parseLetterCall(cursor, name);
+}
+
+function parseLetterCall(cursor: Cursor, name: string): Expression {
   const inside = parseBracket(cursor, GRAMMAR);
   return { kind: 'call', name, arguments: inside.kind === 'tuple' ? inside.items : [inside] };
 }

@@ -69,6 +69,7 @@ export function cleanAnswer(given: string): string {
   text = text.replace(/(?<![\d.])[1-9]\d{0,2}(?:\.\d{3}){2,}(?![\d.])/g, (number) =>
     number.replaceAll('.', ''),
   );
+  text = text.replace(/(\d)\{,\}(\d{1,2}|\d{4,})(?!\d|\{,\})/g, '$1.$2');
   return repeatingDecimals(withRoundBrackets(text))
     .replace(/\\dotsc?\b|\\cdots\b|\\dots\b/g, '\\ldots')
     .replace(/\\(?:rm|bf|it|sf|tt)(?![a-zA-Z]|\s*\{)\s*/g, '')

@@ -16,16 +16,23 @@ export function isSameValue(one: Expression, other: Expression, decimals: number
   if (letters.length > MOST_LETTERS) return false;
   if (letters.length === 0) return isSameNumber(a, b, decimals);
   const areReal = !hasUnit(a) && !hasUnit(b);
-  let agreed = 0;
+  let [agreed, agreedComplex, isApart] = [0, 0, false];
   for (const point of samplePoints(letters, hasSeries(a) || hasSeries(b))) {
     const [x, y] = [valueAt(a, point), valueAt(b, point)];
     if (!x && !y) continue;
     if (!x || !y) return false;
-    const verdict = ifValued(() => (areReal && isReal(x) !== isReal(y) ? 'apart' : compareValues(x, y)));
+    const verdict = ifValued(() => compareValues(x, y));
+    const reals = areReal ? [x, y].filter((value) => ifValued(() => isReal(value))).length : 2;
+    if (reals === 1) continue;
+    if (reals === 0) {
+      isApart ||= verdict !== 'equal';
+      if (verdict === 'equal') agreedComplex++;
+      continue;
+    }
     if (verdict === 'unequal' || verdict === undefined) return false;
     if (verdict === 'equal') agreed++;
   }
-  return agreed >= ENOUGH;
+  return agreed >= ENOUGH || (!isApart && agreed + agreedComplex >= ENOUGH);
 }
 
 const isReal = (value: Value) => realOf(value) !== undefined;

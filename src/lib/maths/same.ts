@@ -179,6 +179,7 @@ function approximations(expression: Expression): readonly Expression[] | undefin
 }
 
 function isSameCollection(gold: Expression, answer: Expression, decimals: number): boolean {
+  if (gold.kind === 'named-set' || answer.kind === 'named-set') return false;
   const [right, given] = [itemsOf(gold), itemsOf(answer)];
   if (right.length > MOST_ITEMS || given.length > MOST_ITEMS) return false;
   if (gold.kind === 'tuple' && answer.kind === 'tuple') {

@@ -1,8 +1,8 @@
 /** Whether a set of real numbers is where a relation such as `x^2 < 4` holds. */
-import { type Relation, symbolsOf } from './expression.ts';
+import { type Expression, type Relation, symbolsOf } from './expression.ts';
 import type { NamedRealSet, RealSet } from './real-set.ts';
 import { startingPoint, valueAt } from './same-value.ts';
-import { compareValues, exact, ifValued, realOf, toApproximate } from './value.ts';
+import { compareValues, exact, ifValued, realOf, subtract, toApproximate } from './value.ts';
 
 /** Distances from each end of an interval at which the relation is looked at, on both sides. */
 const BESIDE = [1e-4, 1e-3, 0.01, 0.1, 0.5, 1, 3, 10, 100];
@@ -14,6 +14,7 @@ export function isSolution(relation: Relation, { set, letter }: NamedRealSet): b
   if (letters.length !== 1 || !name || set.length > 10) return false;
   if (letter && letter.toLowerCase() !== name.toLowerCase()) return false;
   if (!relation.signs.every((sign) => '<>≤≥≠='.includes(sign))) return false;
+  if (relation.signs.includes('=') && !hasSoManyRoots(relation, name, set)) return false;
   const ends = set.flatMap(({ low, high }) => [low, high]).filter(Number.isFinite);
   const beside = [0, ...ends]
     .flatMap((end) => BESIDE.flatMap((step) => [end - step, end + step]))
@@ -26,6 +27,22 @@ export function isSolution(relation: Relation, { set, letter }: NamedRealSet): b
         (!Number.isFinite(high) || agrees(relation, name, high, hasHigh)),
     )
   );
+}
+
+/** Whether an equation is a polynomial of as many roots as the set has points: more could be anywhere. */
+function hasSoManyRoots({ sides, signs }: Relation, name: string, set: RealSet): boolean {
+  if (signs.length !== 1 || set.some(({ low, high }) => low !== high)) return false;
+  const difference: Expression = { kind: 'sum', terms: [sides[0]!, { kind: 'negative', of: sides[1]! }] };
+  let values = Array.from({ length: set.length + 4 }, (_, at) =>
+    valueAt(difference, startingPoint(new Map([[name, exact(at)]]))),
+  );
+  for (let times = 0; times <= set.length; times++) {
+    values = values.slice(1).map((value, at) => {
+      const before = values[at];
+      return value && before && ifValued(() => subtract(value, before));
+    });
+  }
+  return values.every((value) => value?.kind === 'exact' && value.top === 0n);
 }
 
 const isIn = (set: RealSet, x: number) => set.some(({ low, high }) => low < x && x < high);

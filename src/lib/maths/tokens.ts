@@ -102,7 +102,8 @@ export function tokenize(given: string, hasThousands: boolean): Token[] {
     else if (words === ',') push('sign', ',', length);
     else if (/^percent(?:age)?$|^pct$|^\\?%$/i.test(words)) push('command', '%', length);
     else if (Object.hasOwn(FUNCTIONS, words)) push('command', words, length);
-    else if (/^\d+(?:\.\d+)?$/.test(words)) push('number', words, length);
+    else if (/^(?:\d+|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d+)?$/.test(words))
+      push('number', words.replaceAll(',', ''), length);
     else if (isName && /^[a-zA-Z]$/.test(words)) push(isUnitHere(words) ? 'text' : 'letter', words, length);
     else if (isName && /^\\[a-zA-Z]+$/.test(words)) push('command', words.slice(1), length);
     else if (/^[A-Z](?:\s*,\s*[A-Z])+$/.test(words)) pushLetters(words, length);
