@@ -374,6 +374,11 @@ test('an adapter answers as the model with its product added, beside requests to
   await expect(live.update({ kind: 'lora', version: 3, name: 'mine', path: model })).rejects.toThrow(
     /adapter_config\.json/,
   );
+  for (const version of [7, 8])
+    await live.update({ kind: 'lora', version, name: `policy@${version}`, path: adapter });
+  const of = (name: string) => live.generate(request(PROMPT, greedy, { adapter: name }));
+  expect([...(await of('policy@8')).ids]).toEqual([...expected.ids]);
+  await expect(of('policy@7')).rejects.toThrow(/loaded adapters: "mine", "policy@8"/);
   await live.close();
   await elsewhere.close();
 });

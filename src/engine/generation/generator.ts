@@ -228,6 +228,20 @@ export class Generator {
     this.#adapters.get(name)?.free();
     this.#adapters.set(name, next);
     this.#setVersion(name, version);
+    this.#dropOlder(name);
+  }
+
+  /** `policy@8` replaces `policy@7`, once no request samples from it. */
+  #dropOlder(name: string): void {
+    const owner = ownerOf(name);
+    const inUse = new Set([...this.#sequences.values()].map(({ adapter }) => adapter));
+    for (const other of [...this.#adapters.keys()]) {
+      if (other === name || ownerOf(other) !== owner || inUse.has(other)) continue;
+      this.#cache.flush(other);
+      this.#adapters.get(other)!.free();
+      this.#adapters.delete(other);
+      this.#versions.delete(other);
+    }
   }
 
   /** Forgets every cached prefix; what runs computes its own again. */
@@ -434,6 +448,9 @@ function givenLogprobs({ promptLogprobs, sight }: RunningSequence): Float32Array
     images.has(place) ? Number.NaN : promptLogprobs![place]!,
   );
 }
+
+/** An adapter of several versions has a name for each; one without a version is its own. */
+const ownerOf = (name: string) => /^(.+)@\d+$/.exec(name)?.[1] ?? ` ${name}`;
 
 function emptyNews(): StepNews {
   return { streamed: { keys: [], ids: [], logprobs: [] }, finished: [], failed: [] };
