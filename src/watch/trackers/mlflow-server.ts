@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { dirname, resolve } from 'node:path';
 import { ConfigError } from '../../errors.ts';
-import { realClock, sleep } from '../../lib/clock.ts';
+import { type Clock, realClock, sleep } from '../../lib/clock.ts';
 import { findProgram } from '../../lib/find-program.ts';
 import { ownProgram } from '../../lib/own-program.ts';
 import type { Environment } from './mlflow-runs.ts';
@@ -31,7 +31,11 @@ export interface DatabaseServer {
   release(): Promise<void>;
 }
 
-export function databaseServer(uri: string, environment: Environment): DatabaseServer {
+export function databaseServer(
+  uri: string,
+  environment: Environment,
+  clock: Clock = realClock(),
+): DatabaseServer {
   const program = findProgram('mlflow', environment['PATH']);
   if (program === undefined) {
     throw new ConfigError(
@@ -46,7 +50,7 @@ export function databaseServer(uri: string, environment: Environment): DatabaseS
     startMs: START_MS,
     url: async (signal) => {
       if (mine === undefined) {
-        mine = running.get(uri) ?? start(program, uri);
+        mine = running.get(uri) ?? start(program, uri, clock);
         running.set(uri, mine);
         mine.users++;
       }
@@ -77,7 +81,7 @@ function storeWords(uri: string): string[] {
   return ['--backend-store-uri', uri, ...artifacts];
 }
 
-function start(program: string, uri: string): Shared {
+function start(program: string, uri: string, clock: Clock): Shared {
   let child: ChildProcess | undefined;
   let said = '';
   const begin = async () => {
@@ -105,7 +109,6 @@ function start(program: string, uri: string): Shared {
     }
     child.stdin?.on('error', () => {});
     const url = `http://127.0.0.1:${port}`;
-    const clock = realClock();
     for (const began = clock.now(); clock.now() - began < START_MS; ) {
       if (child.exitCode !== null)
         throw new Error(`did not start on ${uri}: ${said.trim() || 'it said nothing'}`);
