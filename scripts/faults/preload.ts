@@ -140,8 +140,9 @@ function wrapProcesses(): void {
         if (name === 'execFileSync') throw failure('EAGAIN', 'spawn', String(args[0]));
         return real('/nonexistent/program', ...args.slice(1));
       }
-      const child = real(...args) as { kill?(signal: string): void } | undefined;
-      if (fault === 'killed') child?.kill?.('SIGKILL');
+      const child = real(...args) as { readonly pid?: number; kill?(signal: string): void } | undefined;
+      // Where the program does not exist, Node would signal the whole process group.
+      if (fault === 'killed' && child?.pid !== undefined) child.kill?.('SIGKILL');
       return child;
     };
   }

@@ -8,6 +8,7 @@ import { tool } from 'rollcall';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { zipOf } from '../../scripts/fuzz/zip-of.ts';
+import { checkPatterns } from '../../src/chat/check-patterns.ts';
 import { compileTemplate } from '../../src/chat/template.ts';
 import { parquetSource } from '../../src/dataset/parquet.ts';
 import { checkPage } from '../../src/dataset/parquet-page.ts';
@@ -187,7 +188,9 @@ test.each([
   expect(() => render(source)).toThrow();
 });
 
-test('a pattern of a schema that takes years is stopped, and the model is told', async () => {
+test('a pattern of a schema that takes years is stopped, and the model is told', {
+  timeout: 60_000,
+}, async () => {
   const evil = '^(a|a)*$';
   const began = performance.now();
   new RegExp(evil).test(`${'a'.repeat(22)}b`);
@@ -198,6 +201,17 @@ test('a pattern of a schema that takes years is stopped, and the model is told',
     wrong: [expect.stringContaining('takes longer than 100 ms')],
   });
   expect(await schema.check({ code: 'a'.repeat(60) })).toEqual({ input: { code: 'a'.repeat(60) } });
+});
+
+test('a pattern of a tokenizer that takes years is refused before it is used, and those of known models are not', () => {
+  const splitBy = (Regex: string) => ({ pre_tokenizer: { type: 'Split', pattern: { Regex } } });
+  for (const evil of ['^(a|a)*$', '(\\w+\\s?)*!', '(?:\\p{L}+)+\\u0001']) {
+    expect(new RegExp(evil, 'u').test('aaaa\u0002')).toBe(false); // on a short text nobody notices
+    expect(() => checkPatterns(splitBy(evil), 'tokenizer.json')).toThrow('takes longer than 100 ms');
+  }
+  const qwen =
+    "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+  expect(() => checkPatterns(splitBy(qwen), 'tokenizer.json')).not.toThrow();
 });
 
 test('arguments nested a hundred thousand deep are a mistake of the model, not the end of the program', async () => {

@@ -1,0 +1,49 @@
+import { ConfigError } from '../errors.ts';
+import { BoundedRegExp } from '../lib/bounded-regexp.ts';
+
+/** Runs of one kind of character, and what follows them: on such a text a pattern that goes back again and again takes longest. */
+const RUNS = ['a', '1', ' ', '\n', '.', 'é', 'a ', "a'", '1a', 'aA'];
+const PROBES = RUNS.flatMap((run) => ['', '\u0000', '!'].map((end) => run.repeat(60) + end));
+
+/**
+ * A tokenizer splits every text by patterns of `tokenizer.json`, without a time limit: it would cost more than the splitting. So
+ * each pattern is tried, within a limit, before it is used.
+ */
+export function checkPatterns(tokenizerJson: unknown, file: string): void {
+  for (const source of patternsIn(tokenizerJson)) {
+    const pattern = patternOf(source);
+    if (!pattern) continue; // in another dialect; the library translates it or refuses
+    for (const probe of PROBES) {
+      try {
+        pattern.test(probe);
+      } catch (cause) {
+        throw new ConfigError(`${file}: ${(cause as Error).message}; no tokenizer needs such a one`, {
+          cause,
+        });
+      }
+    }
+  }
+}
+
+function patternOf(source: string): BoundedRegExp | undefined {
+  try {
+    return new BoundedRegExp(source, 'u');
+  } catch {
+    return undefined;
+  }
+}
+
+/** Of the parts that split, change or join text; the vocabulary is large and has none. */
+function patternsIn(json: unknown): string[] {
+  const { normalizer, pre_tokenizer, decoder } = (json ?? {}) as Record<string, unknown>;
+  const found: string[] = [];
+  const walk = (value: unknown, depth: number): void => {
+    if (typeof value !== 'object' || value === null || depth > 50) return;
+    for (const [name, part] of Object.entries(value)) {
+      if (name === 'Regex' && typeof part === 'string') found.push(part);
+      else walk(part, depth + 1);
+    }
+  };
+  for (const part of [normalizer, pre_tokenizer, decoder]) walk(part, 0);
+  return found;
+}
