@@ -9,7 +9,10 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { readFlags } from '../scripts/flags.ts';
 import { atMost, conclude, holds } from '../scripts/verdict.ts';
-import { type Agent, agent, rollout } from '../src/index.ts';
+import { ENDPOINT_RULES } from '../src/agent/endpoint.ts';
+import type { Endpoint } from '../src/exports/agents.ts';
+import { type Agent, type AgentContext, agent, rollout } from '../src/index.ts';
+import { openDoor } from '../src/serve/endpoint/door.ts';
 import { byteModel, scriptedEngine } from '../testing/index.ts';
 import type { ClientJob, ClientResult } from './endpoint/client.ts';
 import type { GatewayResult } from './gateway/job.ts';
@@ -39,6 +42,7 @@ interface Measured {
 async function measure(
   trajectories: number,
   run: (times: number[], number: number) => Agent['run'],
+  door = openDoor(ENDPOINT_RULES),
 ): Promise<Measured> {
   const times: number[] = [];
   const server = scriptedEngine({
@@ -58,6 +62,7 @@ async function measure(
     rewards: [],
     seed: 1,
     concurrency: trajectories,
+    door,
     limits: { tokensPerTrajectory: 100_000 },
   });
   const { user, system } = process.cpuUsage(cpu);
@@ -98,6 +103,9 @@ async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode === null) await once(child, 'exit');
 }
 
+/** Keys that open nothing after the end of their attempts. */
+let refused = 0;
+
 async function overHttp(trajectories: number): Promise<Measured> {
   const clients = start(path('endpoint/client.ts'));
   const waiting = new Map<number, (result: ClientResult) => void>();
@@ -105,14 +113,26 @@ async function overHttp(trajectories: number): Promise<Measured> {
     const result = JSON.parse(line) as ClientResult;
     waiting.get(result.number)!(result);
   });
-  const measured = await measure(trajectories, (times, number) => async ({ endpoint }) => {
-    const { openai, apiKey } = await endpoint();
-    const done = new Promise<ClientResult>((resolve) => waiting.set(number, resolve));
-    const job: ClientJob = { number, openai, apiKey, prompt, turns: TURNS };
-    clients.stdin!.write(`${JSON.stringify(job)}\n`);
-    times.push(...(await done).milliseconds);
-  });
+  const door = openDoor(ENDPOINT_RULES);
+  const opened: Pick<Endpoint, 'fetch' | 'openai' | 'apiKey'>[] = [];
+  const client =
+    (times: number[], number: number) =>
+    async ({ endpoint }: AgentContext) => {
+      const { openai, apiKey, fetch } = await endpoint();
+      opened.push({ openai, apiKey, fetch });
+      const done = new Promise<ClientResult>((resolve) => waiting.set(number, resolve));
+      const job: ClientJob = { number, openai, apiKey, prompt, turns: TURNS };
+      clients.stdin!.write(`${JSON.stringify(job)}\n`);
+      times.push(...(await done).milliseconds);
+    };
+  const measured = await measure(trajectories, client, door);
   await end(clients);
+  for (const { fetch, openai, apiKey } of opened) {
+    const headers = { authorization: `Bearer ${apiKey}` };
+    const { status } = await fetch(`${openai}/chat/completions`, { method: 'POST', headers, body: '{}' });
+    if (status === 409) refused++;
+  }
+  await door.close();
   return measured;
 }
 
@@ -153,6 +173,7 @@ const median = (values: readonly number[]) =>
   [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!;
 await inProcess(100);
 await overHttp(100);
+refused = 0;
 const rounds: { near: Measured; far: Measured; gateway: number }[] = [];
 for (let round = 0; round < Number(flags.rounds); round++) {
   const gateway = await gatewayMicroseconds();
@@ -168,6 +189,11 @@ conclude(
   [
     atMost("processor time that the endpoint adds to a turn, against the gateway's", added / gateway, 2),
     holds('no socket or server is open at the end', open() === 0, open()),
+    holds(
+      'no key opens anything after the end of its attempt',
+      refused === TRAJECTORIES * rounds.length,
+      `${refused} of ${TRAJECTORIES * rounds.length} are refused`,
+    ),
   ],
   {
     trajectories: TRAJECTORIES,

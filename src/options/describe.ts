@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { withoutSecrets } from '../lib/secrets.ts';
 import type { ResolvedOptions } from '../options.ts';
+import { USUAL } from '../training/algorithm-settings.ts';
 import { plainOf } from './plain-options.ts';
 
 /** What `options.json` holds: the plain options, and the names of what was passed as code. */
@@ -15,7 +16,7 @@ export function describeOptions<T>(options: ResolvedOptions<T>): object {
     tasks: { name: tasks.name, length: tasks.length },
     agent: { name: agent.name },
     rewards: rewards.map(({ name, weight }) => ({ name, weight })),
-    algorithm: algorithm ?? null,
+    algorithm: algorithm ?? USUAL(),
     servers: servers?.name ?? null,
     trainer: trainer?.name ?? null,
     // Agent, tools and rewards are code: the module that defined them, and the commit it was at.

@@ -119,6 +119,7 @@ export function Trajectory({ run, canFork }: ViewProps) {
                   {data.segments.length > 1 && (
                     <p className="quiet">
                       Segment {number + 1} of {data.segments.length}
+                      {agentOf(data.trajectory, number)}
                     </p>
                   )}
                   <TokenStrip
@@ -174,4 +175,11 @@ export function Facts({ view: { row, trajectory } }: { readonly view: Trajectory
       </span>
     </p>
   );
+}
+
+/** The sub-agent whose tokens a segment has, in words. */
+function agentOf({ turns, chats }: TrajectoryView['trajectory'], segment: number): string {
+  const message = turns.find((turn) => turn.segment === segment)?.message;
+  const chat = chats.find(({ start, end }) => message !== undefined && message >= start && message < end);
+  return chat?.agent === undefined ? '' : `, agent ${chat.agent}`;
 }
