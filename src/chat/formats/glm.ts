@@ -2,9 +2,42 @@ import type { ToolSchema } from '../../types.ts';
 import { type BlockContext, malformed, type Piece, readJson, THINK, type ToolFormat } from './grammar.ts';
 import { isText, jsonOrText, typedValue, typesOf } from './typed-value.ts';
 
-/** One argument; Hunyuan's tags may carry a suffix: `<arg_key:opensource>`. */
-const PAIR =
-  /\s*<arg_key(:\w+)?>([\s\S]*?)<\/arg_key\1>(?:\\n|\s)*<arg_value\1>([\s\S]*?)<\/arg_value\1>\s*/y;
+const KEY = /\s*<arg_key(:\w+)?>/y;
+const BETWEEN = /(?:\\n|\s)*/y;
+const SPACE = /\s*/y;
+
+interface Pair {
+  readonly key: string;
+  readonly value: string;
+  readonly end: number;
+}
+
+const after = (pattern: RegExp, text: string, at: number): number => {
+  pattern.lastIndex = at;
+  return pattern.test(text) ? pattern.lastIndex : at;
+};
+
+/** One argument; Hunyuan's tags may carry a suffix: `<arg_key:opensource>`. Without backtracking: time is linear. */
+function readPair(text: string, at: number): Pair | undefined {
+  KEY.lastIndex = at;
+  const open = KEY.exec(text);
+  if (!open) return undefined;
+  const [endOfKey, startOfValue, endOfValue] = [
+    `</arg_key${open[1] ?? ''}>`,
+    `<arg_value${open[1] ?? ''}>`,
+    `</arg_value${open[1] ?? ''}>`,
+  ];
+  const keyEnd = text.indexOf(endOfKey, KEY.lastIndex);
+  if (keyEnd < 0) return undefined;
+  const start = after(BETWEEN, text, keyEnd + endOfKey.length);
+  const valueEnd = text.startsWith(startOfValue, start) ? text.indexOf(endOfValue, start) : -1;
+  if (valueEnd < 0) return undefined;
+  return {
+    key: text.slice(at + open[0].length, keyEnd).trim(),
+    value: text.slice(start + startOfValue.length, valueEnd),
+    end: after(SPACE, text, valueEnd + endOfValue.length),
+  };
+}
 
 interface PairContext {
   readonly name: string;
@@ -17,19 +50,18 @@ interface PairContext {
 function readPairs(text: string, { name, tools, closed, source, value }: PairContext): Piece[] {
   if (name === '' || /\s/.test(name)) return [malformed('the tool call does not begin with a name', source)];
   const given = new Map<string, unknown>();
-  PAIR.lastIndex = 0;
-  for (let at = 0; at < text.length; at = PAIR.lastIndex) {
-    PAIR.lastIndex = at;
-    const pair = PAIR.exec(text);
+  for (let at = 0; at < text.length; ) {
+    const pair = readPair(text, at);
     if (!pair) {
       const why = closed
         ? 'an argument is not a pair of <arg_key> and <arg_value>'
         : 'the tool call is not closed: </tool_call> is missing';
       return [malformed(why, source)];
     }
-    const key = pair[2]!.trim();
+    const { key } = pair;
     if (given.has(key)) return [malformed(`the argument ${key} is given twice`, source)];
-    given.set(key, value(pair[3]!, typesOf(tools, name, key)));
+    given.set(key, value(pair.value, typesOf(tools, name, key)));
+    at = pair.end;
   }
   if (!closed && !hasRequired(given, tools, name))
     return [malformed('the tool call is not closed: </tool_call> is missing', source)];

@@ -1,4 +1,5 @@
 import { jsonFault } from '../../lib/json-fault.ts';
+import { repeatedKey } from '../../lib/repeated-key.ts';
 import type { Problem, ToolSchema } from '../../types.ts';
 
 /** A call before it has an id. */
@@ -110,7 +111,9 @@ const DEEPEST_JSON = 200;
 export function readJson(text: string): { readonly value: unknown } | { readonly error: string } {
   if (depthOf(text) > DEEPEST_JSON) return { error: `nested deeper than ${DEEPEST_JSON} levels` };
   try {
-    return { value: JSON.parse(text) };
+    const value: unknown = JSON.parse(text);
+    const key = repeatedKey(text);
+    return key === undefined ? { value } : { error: `the key ${JSON.stringify(key)} is given twice` };
   } catch {
     return { error: jsonFault(text) ?? 'it is not JSON' };
   }
