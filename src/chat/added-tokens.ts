@@ -22,7 +22,7 @@ const RESERVED = /[\uFDD0\uFDD1]/g;
 const BREAKERS = /\uFDD1/g;
 
 /** Far more than any vocabulary has; whoever lists tokens by their id reserves as much. */
-const MOST_IDS = 2 ** 24;
+export const MOST_IDS = 2 ** 24;
 
 export interface AddedToken {
   readonly id: number;

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ConfigError } from '../errors.ts';
 import { type ChatFormatOptions, createChatFormat } from './chat-format.ts';
-import { checkPatterns } from './check-patterns.ts';
+import { checkTokenizer } from './check-tokenizer.ts';
 import type { ChatFormat } from './format.ts';
 import { findModelFolder, type ModelFolderOptions } from './model-folder.ts';
 import { createTokenizer, type Tokenizer } from './tokenizer.ts';
@@ -36,7 +36,7 @@ export async function loadModelFiles(
         '.save_pretrained(…)` writes one from a tokenizer.model',
     );
   }
-  checkPatterns(tokenizerJson, join(folder, 'tokenizer.json'));
+  checkTokenizer(tokenizerJson, join(folder, 'tokenizer.json'));
   return {
     folder,
     tokenizer: createTokenizer(tokenizerJson, tokenizerConfig),

@@ -8,7 +8,7 @@ import { tool } from 'rollcall';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { zipOf } from '../../scripts/fuzz/zip-of.ts';
-import { checkPatterns } from '../../src/chat/check-patterns.ts';
+import { checkTokenizer } from '../../src/chat/check-tokenizer.ts';
 import { compileTemplate } from '../../src/chat/template.ts';
 import { parquetSource } from '../../src/dataset/parquet.ts';
 import { checkPage } from '../../src/dataset/parquet-page.ts';
@@ -207,11 +207,11 @@ test('a pattern of a tokenizer that takes years is refused before it is used, an
   const splitBy = (Regex: string) => ({ pre_tokenizer: { type: 'Split', pattern: { Regex } } });
   for (const evil of ['^(a|a)*$', '(\\w+\\s?)*!', '(?:\\p{L}+)+\\u0001']) {
     expect(new RegExp(evil, 'u').test('aaaa\u0002')).toBe(false); // on a short text nobody notices
-    expect(() => checkPatterns(splitBy(evil), 'tokenizer.json')).toThrow('takes longer than 100 ms');
+    expect(() => checkTokenizer(splitBy(evil), 'tokenizer.json')).toThrow('takes longer than 100 ms');
   }
   const qwen =
     "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-  expect(() => checkPatterns(splitBy(qwen), 'tokenizer.json')).not.toThrow();
+  expect(() => checkTokenizer(splitBy(qwen), 'tokenizer.json')).not.toThrow();
 });
 
 test('arguments nested a hundred thousand deep are a mistake of the model, not the end of the program', async () => {

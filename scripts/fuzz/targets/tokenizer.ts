@@ -1,3 +1,4 @@
+import { checkTokenizer } from '../../../src/chat/check-tokenizer.ts';
 import { createTokenizer } from '../../../src/chat/tokenizer.ts';
 import { parseModelConfig } from '../../../src/engine/model/config.ts';
 import { jsonFault } from '../../../src/lib/json-fault.ts';
@@ -64,6 +65,7 @@ export const target: FuzzTarget = {
       parseModelConfig(json, 'config.json');
       return;
     }
+    checkTokenizer(json, 'tokenizer.json');
     const tokenizer = createTokenizer(json, {});
     tokenizer.decode(tokenizer.encode('ab <e> b é'));
   },
