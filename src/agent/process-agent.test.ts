@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { byteModel, scriptedEngine } from '../../testing/index.ts';
+import { type Clock, realClock } from '../lib/clock.ts';
 import { reward } from '../reward/reward.ts';
 import type { RolloutOptions } from '../rollout/options.ts';
 import { rollout } from '../rollout.ts';
@@ -148,11 +149,25 @@ test('no more processes than allowed run at once, and a line for the shell is on
   expect([lines.length, most]).toEqual([10, 2]);
 });
 
+const HOUR_MS = 3_600_000;
+
 test.runIf(existsSync('/proc/self/environ'))(
   'when time is up, the process is killed with its children, also with one that has left its group and hears no signal',
   async () => {
     const pids = join(folder, 'pids');
     const child = `process.on('SIGTERM', () => {}); require('fs').appendFileSync(${JSON.stringify(pids)}, process.pid + '\\n'); setInterval(() => {}, 1000);`;
+    const written = async () => (await readFile(pids, 'utf8').catch(() => '')).trim().split('\n').map(Number);
+    const real = realClock();
+    /** Time is up when both children run, however long that takes. */
+    const timer: Clock['timer'] = (milliseconds, up) => {
+      if (milliseconds !== HOUR_MS) return real.timer(milliseconds, up);
+      const looking = setInterval(async () => {
+        if ((await written()).length < 2) return;
+        clearInterval(looking);
+        up();
+      }, 50);
+      return () => clearInterval(looking);
+    };
     const { trajectory } = await play(
       processAgent({
         command: program(`
@@ -162,10 +177,10 @@ test.runIf(existsSync('/proc/self/environ'))(
           process.on('SIGTERM', () => {});
           setInterval(() => {}, 1000);`),
       }),
-      { limits: { secondsPerTrajectory: 6 } },
+      { limits: { secondsPerTrajectory: HOUR_MS / 1000 }, clock: { ...real, timer } },
     );
     expect(trajectory.end).toEqual({ kind: 'truncated', why: 'time' });
-    const started = (await readFile(pids, 'utf8')).trim().split('\n').map(Number);
+    const started = await written();
     expect(started).toHaveLength(2);
     for (let tries = 0; tries < 50 && started.some(isAlive); tries++) await wait(100);
     expect(started.filter(isAlive)).toEqual([]);
