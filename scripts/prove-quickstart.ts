@@ -27,9 +27,7 @@ import { trainOptions } from '../examples/quickstart/train-options.ts';
 import { lessonOf } from '../examples/quickstart/warm-start.ts';
 import { loadChatFormat, loadModelFiles } from '../src/chat/model-files.ts';
 import { embedded } from '../src/engine/embedded.ts';
-import { createRandom, hashSeed } from '../src/lib/random.ts';
 import type { TrainOptions } from '../src/options.ts';
-import { type Reward, reward } from '../src/reward/reward.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
 import { readFlags } from './flags.ts';
@@ -43,6 +41,7 @@ import {
   writeQuickstartPages,
 } from './quickstart-page.ts';
 import { quickstartStamp } from './quickstart-stamp.ts';
+import { shuffledRewards } from './shuffled-rewards.ts';
 import { atLeast, atMost, conclude } from './verdict.ts';
 
 const flags = readFlags(
@@ -148,23 +147,6 @@ async function otherGrpo(
   return accuracyOf(join(directory, 'checkpoints', `global_step_${recipe.steps}`), seed, options.agent);
 }
 
-/** Each attempt gets the reward of another attempt of its group: it waits until all of them are scored. */
-function shuffledRewards(seed: number): Reward<Problem> {
-  const attempts = recipe.attemptsPerTask;
-  const groups = new Map<string, { scores: number[]; arrived: number; done: (() => void)[] }>();
-  return reward<Problem>('shuffled', async (context) => {
-    const { step, taskIndex, attempt } = context.trajectory;
-    const name = `${step}/${taskIndex}`;
-    const group = groups.get(name) ?? { scores: [], arrived: 0, done: [] };
-    groups.set(name, group);
-    group.scores[attempt] = Number(await correct.score(context));
-    if (++group.arrived < attempts) await new Promise<void>((resolve) => group.done.push(resolve));
-    else for (const done of group.done) done();
-    const places = Array.from({ length: attempts }, (_, place) => place);
-    return group.scores[createRandom(hashSeed('shuffled', seed, name)).shuffle(places)[attempt]!]!;
-  });
-}
-
 /** What the gain must not come from, by test accuracy. */
 async function runControls(
   seed: number,
@@ -180,7 +162,9 @@ async function runControls(
   const at = (name: string) => join(directory, 'controls', name);
   const controls = {
     moreSupervised: await moreSupervised(seed, warm, grpoSeconds, at('supervised')),
-    shuffledRewards: await otherGrpo(seed, warm, at('shuffled'), { rewards: [shuffledRewards(seed)] }),
+    shuffledRewards: await otherGrpo(seed, warm, at('shuffled'), {
+      rewards: [shuffledRewards(correct, recipe.attemptsPerTask, seed)],
+    }),
     trainedThenWithoutTool: await accuracyOf(trained, seed, withoutTool),
     grpoWithoutTool: await otherGrpo(seed, warm, at('no-tool'), { agent: withoutTool }),
   };

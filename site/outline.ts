@@ -29,6 +29,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/tools.md', 'Tools'],
       ['docs/rewards.md', 'Rewards'],
       ['docs/datasets.md', 'Datasets'],
+      ['docs/images.md', 'Images'],
       ['docs/interactions.md', 'Simulated users'],
       ['docs/sandbox.md', 'Sandbox'],
       ['docs/frameworks.md', 'Agent frameworks'],

@@ -1,6 +1,7 @@
 import { type Agent, type ChatFormat, type Limits, rollout, type Segment } from 'rollcall';
 import type { Tokenizer } from 'rollcall/chat';
 import type { GenerateRequest, InferenceServer } from 'rollcall/ports';
+import type { ImageBlobs } from 'rollcall/services';
 
 /** A task and the replies that demonstrate it. */
 export interface Demonstration<T> {
@@ -14,6 +15,8 @@ export interface Stage<T> {
   readonly limits: Partial<Limits>;
   readonly tokenizer: Tokenizer;
   readonly format: ChatFormat;
+  /** Where images are kept, of tasks and tools that show some. */
+  readonly images?: ImageBlobs;
 }
 
 /**
@@ -22,7 +25,7 @@ export interface Stage<T> {
  */
 export async function demonstrate<T>(
   { task, replies }: Demonstration<T>,
-  { agent, limits, tokenizer, format }: Stage<T>,
+  { agent, limits, tokenizer, format, images }: Stage<T>,
 ): Promise<Segment> {
   const [group] = await rollout<T>({
     tasks: [{ index: 0, task }],
@@ -33,6 +36,7 @@ export async function demonstrate<T>(
     server: teacher(replies, tokenizer),
     format,
     rewards: [],
+    images,
     limits: { ...limits, turns: replies.length }, // a user who is not content would ask for more
   });
   const { segments } = group!.attempts[0]!.trajectory;

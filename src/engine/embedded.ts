@@ -37,6 +37,7 @@ export function embedded(options: EmbeddedOptions = {}) {
   const { replicas = 1, lora, recompute, cacheMegabytes, maxBatch, ...common } = options;
   const servers = {
     name: 'embedded',
+    decodesImages: true,
     open: (model: string, { readImage }: ImageReading = {}): Promise<EmbeddedServer[]> =>
       Promise.all(
         Array.from({ length: replicas }, () =>

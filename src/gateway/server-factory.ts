@@ -5,6 +5,8 @@ import type { GatewayOptions } from './gateway.ts';
 /** Where tokens come from: opens the servers of a run, which stand behind one gateway. */
 export interface ServerFactory {
   readonly name: string;
+  /** It decodes images itself, PNG and JPEG: what it could not show is refused when it is stored. */
+  readonly decodesImages?: boolean;
   /** How requests are spread over the servers. */
   readonly gateway?: GatewayOptions;
   /** The servers may not hold the model's weights, so these are sent before the first step. */

@@ -79,7 +79,10 @@ export async function openParts<T extends object>(
   // Only now: a model that is not found leaves no trace.
   const opened: { close(): Promise<void> }[] = [await lockRun(options.runDir)];
   const processor = readImageProcessor(model);
-  const images = imageBlobs(runPaths(options.runDir).blobs, { processor });
+  const images = imageBlobs(runPaths(options.runDir).blobs, {
+    processor,
+    decodes: from.decodesImages ?? false,
+  });
   const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;
     opened.push(ready);

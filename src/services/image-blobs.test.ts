@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { describeImage, imageBlobs } from './image-blobs.ts';
+import { encodePng } from '../lib/images/png.ts';
+import { parseImageProcessor } from '../lib/images/processor.ts';
+import { describeImage, imageBlobs, memoryImages } from './image-blobs.ts';
 
 const canvas = await import('@napi-rs/canvas').catch(() => undefined);
 const drawing = canvas ? test : test.skip;
@@ -78,4 +80,29 @@ test('what is not an image is refused with its first bytes; a file that is not t
   await expect(blobs.put({ path: '/nowhere/a.png' })).rejects.toThrow(
     /the image \/nowhere\/a\.png cannot be read/,
   );
+});
+
+test('what the embedded engine could not show is refused when it is put, by name and reason', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'rollcall-blobs-'));
+  const processor = parseImageProcessor({ patch_size: 14, merge_size: 2 }, {}, 'a model')!;
+  const blobs = imageBlobs(folder, { processor, decodes: true });
+  const square = (width: number, height: number) =>
+    encodePng({ width, height, rgb: new Uint8Array(3 * width * height) });
+  const good = square(56, 84);
+  expect(await blobs.put(good)).toMatchObject({ width: 56, height: 84, tokens: 6 });
+  const file = join(folder, 'cut.png');
+  await writeFile(file, good.subarray(0, 60));
+  await expect(blobs.put({ path: file })).rejects.toThrow(
+    `${file} is an image that cannot be shown: it is cut`,
+  );
+  await expect(blobs.put(square(3, 900))).rejects.toThrow('3 × 900 pixels is too long; 200 to 1');
+  const empty = Uint8Array.from(good).fill(0, 16, 20);
+  await expect(blobs.put(empty)).rejects.toThrow('is an image of 0 × 84 pixels');
+  const gif = Buffer.from('GIF89a\x08\0\x08\0', 'latin1');
+  await expect(blobs.put(gif)).rejects.toThrow('image/gif cannot be decoded here; PNG and JPEG can');
+  const memory = memoryImages({ processor, limit: 1 });
+  const first = await memory.put(good);
+  expect(await memory.read(first)).toEqual(good);
+  await memory.put(square(28, 28));
+  await expect(memory.read(first)).rejects.toThrow('no longer in memory; 1 are kept');
 });

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatasetError } from '../errors.ts';
 import { makeFolder, writeFileAtomically } from '../lib/files.ts';
+import { decodeImage } from '../lib/images/decode.ts';
 import { type ImageProcessor, imageTokens } from '../lib/images/processor.ts';
 import type { ImageRef } from '../types.ts';
 
@@ -24,16 +25,45 @@ const PIXELS_PER_TOKEN = 28;
 export interface ImageBlobsOptions {
   readonly processor?: ImageProcessor | undefined;
   readonly pixelsPerToken?: number | undefined;
+  /** Refuses at once what cannot be decoded here: the embedded engine could not show it either. */
+  readonly decodes?: boolean;
+}
+
+function tokenCounter({ processor, pixelsPerToken = PIXELS_PER_TOKEN }: ImageBlobsOptions) {
+  const side = (pixels: number) => Math.max(1, Math.round(pixels / pixelsPerToken));
+  return (size: Pick<ImageRef, 'width' | 'height'>) =>
+    processor ? imageTokens(processor, size) : side(size.width) * side(size.height);
+}
+
+/** Keeps the images that were shown last in memory, for lessons and measurements that leave no run behind. */
+export function memoryImages({
+  limit = 10_000,
+  ...options
+}: ImageBlobsOptions & { readonly limit?: number } = {}): ImageBlobs {
+  const tokensOf = tokenCounter(options);
+  const kept = new Map<string, Uint8Array>();
+  return {
+    put: async (source) => {
+      const { bytes, found } = await readImage(source, options.decodes);
+      const tokens = tokensOf(found);
+      const blob = createHash('sha256').update(bytes).digest('hex');
+      kept.delete(blob);
+      kept.set(blob, bytes);
+      const [oldest] = kept.keys();
+      if (kept.size > limit) kept.delete(oldest!);
+      return { blob, ...found, tokens };
+    },
+    read: async ({ blob }) => {
+      const bytes = kept.get(blob);
+      if (bytes) return bytes;
+      throw new DatasetError(`the image ${blob} is no longer in memory; ${limit} are kept`);
+    },
+  };
 }
 
 /** Stores images in a folder under the hash of their content. */
-export function imageBlobs(
-  folder: string,
-  { processor, pixelsPerToken = PIXELS_PER_TOKEN }: ImageBlobsOptions = {},
-): ImageBlobs {
-  const side = (pixels: number) => Math.max(1, Math.round(pixels / pixelsPerToken));
-  const tokensOf = (size: Pick<ImageRef, 'width' | 'height'>) =>
-    processor ? imageTokens(processor, size) : side(size.width) * side(size.height);
+export function imageBlobs(folder: string, options: ImageBlobsOptions = {}): ImageBlobs {
+  const tokensOf = tokenCounter(options);
   const kept = new Map<string, Promise<void>>();
   const keep = async (file: string, bytes: Uint8Array) => {
     const isThere = await access(file).then(
@@ -46,7 +76,7 @@ export function imageBlobs(
   };
   return {
     put: async (source) => {
-      const { bytes, found } = await readImage(source);
+      const { bytes, found } = await readImage(source, options.decodes);
       const tokens = tokensOf(found);
       const blob = createHash('sha256').update(bytes).digest('hex');
       const writing = kept.get(blob) ?? keep(join(folder, blob), bytes);
@@ -65,10 +95,13 @@ export function imageBlobs(
 export const temporaryImages = (): ImageBlobs => imageBlobs(join(tmpdir(), 'rollcall-images'));
 
 /** The bytes of an image and what they say about it; throws a DatasetError for what is not an image. */
-export async function readImage(source: ImageSource) {
+export async function readImage(source: ImageSource, decodes = false) {
   const bytes = await bytesOf(source);
   const found = describeImage(bytes);
-  if (found && found.width > 0 && found.height > 0) return { bytes, found };
+  if (found && found.width > 0 && found.height > 0) {
+    if (decodes) checkDecodes(source, bytes, found.mime);
+    return { bytes, found };
+  }
   if (found) {
     throw new DatasetError(
       `${placeOf(source)} is an image of ${found.width} × ${found.height} pixels; it needs some`,
@@ -78,6 +111,15 @@ export async function readImage(source: ImageSource) {
     `${placeOf(source)} is not a known kind of image: it begins with ${JSON.stringify(startOf(bytes))}; ` +
       'use PNG, JPEG, GIF or WebP',
   );
+}
+
+function checkDecodes(source: ImageSource, bytes: Uint8Array, mime: string): void {
+  try {
+    decodeImage(bytes, mime);
+  } catch (cause) {
+    const { message } = cause as Error;
+    throw new DatasetError(`${placeOf(source)} is an image that cannot be shown: ${message}`, { cause });
+  }
 }
 
 async function bytesOf(source: ImageSource): Promise<Uint8Array> {

@@ -1,5 +1,5 @@
 import { ConfigError, TrainerError } from '../errors.ts';
-import type { Metrics } from '../types.ts';
+import type { ImageRef, Metrics } from '../types.ts';
 import { packMicroBatches } from './micro-batches.ts';
 import type { AdamOptions, Trainer } from './trainer.ts';
 
@@ -10,6 +10,8 @@ export interface Demonstration {
   readonly trained: Uint8Array;
   /** Weight of each of its tokens; 1 if not given. */
   readonly weight?: number;
+  /** `at` is the position of an image's placeholder in `ids`. */
+  readonly images?: readonly { readonly at: number; readonly image: ImageRef }[];
 }
 
 /** What one supervised update needs. */
@@ -28,8 +30,9 @@ export interface SupervisedOptions {
  */
 export async function updateSupervised(options: SupervisedOptions): Promise<Metrics> {
   const { trainer, signal } = options;
-  const examples = options.demonstrations.map(({ ids, trained, weight = 1 }) => ({
+  const examples = options.demonstrations.map(({ ids, trained, weight = 1, images = [] }) => ({
     ids,
+    images,
     trained: trained[0] ? trained.with(0, 0) : trained, // nothing predicts the first token
     weight,
   }));

@@ -1,0 +1,77 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { reward, type StepReport, train } from 'rollcall';
+import { afterAll, expect, test } from 'vitest';
+import { createDemonstration, createLooks } from './demonstrations.ts';
+import { turned, view, WHOLE } from './draw.ts';
+import { measure, trainOptions, warmStart } from './look.ts';
+import type { Look } from './looker.ts';
+import { RECIPES } from './recipe.ts';
+import { createScene } from './scene.ts';
+
+const folders: string[] = [];
+afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
+
+/** Largest difference of a pixel. */
+const difference = (a: Uint8Array, b: Uint8Array) =>
+  Math.max(...a.map((value, at) => Math.abs(value - b[at]!)));
+
+test('a digit changes a zoom by much and the view of the whole by one pixel or two', () => {
+  const scene = createScene(1, 0, 0);
+  const [card, ...others] = scene.cards;
+  const changed = { ...scene, cards: [{ ...card!, digit: (card!.digit + 1) % 10 }, ...others] };
+  const box = [card!.column, card!.row, card!.column + 2, card!.row + 2] as const;
+  const [near, nearChanged] = [view(scene, box).rgb, view(changed, box).rgb];
+  const [far, farChanged] = [view(scene, WHOLE).rgb, view(changed, WHOLE).rgb];
+  const pixels = (a: Uint8Array, b: Uint8Array) =>
+    a.filter((value, at) => Math.abs(value - b[at]!) > 40).length / 3;
+  expect(pixels(near, nearChanged)).toBeGreaterThan(8);
+  expect(pixels(far, farChanged)).toBeLessThan(4);
+});
+
+test('cards that are turned stand upright again after the turn of a demonstration', () => {
+  const still = createScene(1, 0, 0);
+  const { column, row } = still.cards[0]!;
+  const box = [column, row, column + 2, row + 2] as const;
+  for (const turn of [90, 180, 270] as const) {
+    const back = turned(view({ ...still, turn }, box), (360 - turn) as 90);
+    expect(difference(back.rgb, view(still, box).rgb)).toBeLessThan(50); // the light on the table
+    expect(difference(view({ ...still, turn }, box).rgb, view(still, box).rgb)).toBeGreaterThan(80);
+  }
+});
+
+test('demonstrations are clumsy: about four in ten look at the card that was asked for', () => {
+  const shares = Array.from({ length: 400 }, (_, index) => {
+    const { task, replies } = createDemonstration(1, index);
+    const asked = task.scene.cards.find(({ colour }) => task.question.includes(colour))!;
+    return replies[0]!.includes(`[${asked.column},${asked.row},`) ? 1 : 0;
+  });
+  const share = shares.reduce((sum: number, value) => sum + value, 0) / shares.length;
+  expect(share).toBeGreaterThan(0.35);
+  expect(share).toBeLessThan(0.52);
+  const questions = new Set(createLooks('test', 1, 50).map((look) => JSON.stringify(look)));
+  expect(questions.size).toBe(50);
+});
+
+test('a model that sees is taught, rolled out with images of its tools, trained by GRPO and measured', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'rollcall-look-'));
+  folders.push(directory);
+  const recipe = RECIPES.tiny;
+  const setup = { seed: 1, recipe, directory, say: () => {} };
+  const warm = await warmStart(setup);
+  const reports: StepReport<Look>[] = [];
+  const options = trainOptions(setup, warm, join(directory, 'run'));
+  const rewards = [reward<Look>('even', ({ trajectory }) => trajectory.attempt % 2)];
+  for await (const report of train({ ...options, rewards })) reports.push(report);
+  const steps = reports.filter(({ step }) => step > 0);
+  expect(steps.length).toBe(recipe.steps);
+  for (const { metrics } of steps) {
+    // The trainer sees what the engine saw: their log-probs agree.
+    expect(metrics['training/rollout_probs_diff_max']).toBeLessThan(1e-4);
+    expect(metrics['actor/grad_norm']).toBeGreaterThan(0);
+  }
+  expect((await readdir(join(directory, 'run', 'blobs'))).length).toBeGreaterThanOrEqual(4);
+  const trained = join(directory, 'run', 'checkpoints', `global_step_${recipe.steps}`);
+  expect(await measure(setup, trained)).toBeLessThanOrEqual(1);
+}, 120_000);

@@ -1,0 +1,168 @@
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { arrayDataset, createModel, embedded, evaluate, loadChatFormat, type TrainOptions } from 'rollcall';
+import { grpo } from 'rollcall/algorithms';
+import { loadModelFiles } from 'rollcall/chat';
+import { memoryImages, readImageProcessor } from 'rollcall/services';
+import { teach } from '../quickstart/teach.ts';
+import type { Demonstration } from '../quickstart/teacher.ts';
+import { createDemonstration, createDrill, createLooks } from './demonstrations.ts';
+import { correct, createLooker, LIMITS, type Look, type LookerOptions } from './looker.ts';
+import { DECODER, PACES, type Recipe, VISION } from './recipe.ts';
+import { writeTokenizer } from './tokenizer.ts';
+
+export interface LookSetup {
+  readonly seed: number;
+  readonly recipe: Recipe;
+  /** Everything is written below it. */
+  readonly directory: string;
+  readonly kernels?: 'native' | 'wasm' | undefined;
+  say(line: string): void;
+}
+
+const engineOf = ({ kernels, say }: Pick<LookSetup, 'kernels' | 'say'>) =>
+  embedded({ ...(kernels === undefined ? {} : { kernels }), log: say });
+
+/** A fresh model that sees, taught to read by drills and to look by clumsy demonstrations; its folder. */
+export async function warmStart(setup: LookSetup): Promise<string> {
+  const { seed, recipe, directory } = setup;
+  const [fresh, warm] = [join(directory, 'fresh-model'), join(directory, 'warm-start')];
+  await rm(fresh, { recursive: true, force: true });
+  await writeTokenizer(join(fresh, 'tokenizer'));
+  createModel({
+    directory: fresh,
+    size: recipe.size,
+    family: 'qwen2_5_vl',
+    tokenizer: join(fresh, 'tokenizer'),
+    seed,
+    overrides: DECODER,
+    vision: VISION,
+  });
+  await rm(join(fresh, 'tokenizer'), { recursive: true });
+  await learn(setup, fresh, warm, [
+    { kind: 'drills', first: 0, count: recipe.drills, pace: PACES.drills, create: createDrill },
+    {
+      kind: 'demonstrations',
+      first: 0,
+      count: recipe.demonstrations,
+      pace: PACES.demonstrations,
+      create: createDemonstration,
+    },
+  ]);
+  return warm;
+}
+
+interface Course {
+  readonly kind: string;
+  readonly first: number;
+  readonly count: number;
+  readonly pace: (typeof PACES)[keyof typeof PACES];
+  readonly until?: () => boolean;
+  create(seed: number, index: number): Demonstration<Look>;
+}
+
+/** Supervised training from one model folder to another. */
+export async function learn(
+  { seed, say, kernels }: LookSetup,
+  from: string,
+  to: string,
+  courses: readonly Course[],
+): Promise<void> {
+  const images = memoryImages({ processor: readImageProcessor(from) });
+  const trainer = await engineOf({ kernels, say }).trainer.open('policy', from, { readImage: images.read });
+  try {
+    const { tokenizer } = await loadModelFiles(from);
+    const format = await loadChatFormat(from);
+    for (const { kind, create, ...lesson } of courses) {
+      const began = performance.now();
+      let loss = Number.NaN;
+      let shown = 0;
+      await teach(
+        { ...lesson, create: (index) => create(seed, index) },
+        {
+          trainer,
+          agent: createLooker(),
+          limits: LIMITS,
+          tokenizer,
+          format,
+          images,
+          onProgress: (progress) => {
+            loss = Number.isNaN(loss) ? progress.loss : 0.98 * loss + 0.02 * progress.loss;
+            if (progress.done - shown < 2000) return;
+            shown = progress.done;
+            say(`  ${progress.done} ${kind}: loss ${loss.toFixed(3)}`);
+          },
+        },
+      );
+      const seconds = (performance.now() - began) / 1000;
+      say(`  ${lesson.count} ${kind}: loss ${loss.toFixed(3)}, ${seconds.toFixed(0)} s`);
+    }
+    await trainer.save(to);
+  } finally {
+    await trainer.close();
+  }
+}
+
+/** The GRPO run, as any user would write it. */
+export function trainOptions(
+  { seed, recipe, kernels, say }: LookSetup,
+  model: string,
+  runDir: string,
+  looker: LookerOptions = {},
+): TrainOptions<Look> {
+  return {
+    model,
+    runDir,
+    seed,
+    tasks: arrayDataset(createLooks('train', seed, recipe.steps * recipe.tasksPerStep), 'looks'),
+    order: { kind: 'sequential' },
+    validation: arrayDataset(createLooks('validation', seed, recipe.looks.validation), 'validation'),
+    agent: createLooker(looker),
+    rewards: [correct],
+    algorithm: grpo({ clip: [0.2, 0.28], old: 'behaviour' }),
+    ...engineOf({ kernels, say }),
+    steps: recipe.steps,
+    tasksPerStep: recipe.tasksPerStep,
+    attemptsPerTask: recipe.attemptsPerTask,
+    limits: LIMITS,
+    optimizer: {
+      learningRate: recipe.learningRate,
+      schedule: 'linear',
+      finalShare: 0.3,
+      beta2: 0.95,
+      weightDecay: 0,
+      miniBatches: 2,
+    },
+    evaluation: { every: recipe.evaluateEvery, limit: recipe.looks.validation },
+    checkpoints: { every: recipe.steps, keep: 1 },
+  };
+}
+
+/** Share of test questions that a model answers rightly, greedily or sampled. */
+export async function measure(
+  { seed, recipe, kernels, say }: LookSetup,
+  model: string,
+  { temperature = 0, ...looker }: LookerOptions & { readonly temperature?: number } = {},
+): Promise<number> {
+  const images = memoryImages({ processor: readImageProcessor(model) });
+  const [server] = await engineOf({ kernels, say }).servers.open(model, { readImage: images.read });
+  try {
+    const { groups } = await evaluate<Look>({
+      name: 'test',
+      tasks: arrayDataset(createLooks('test', seed, recipe.looks.test), 'test'),
+      server: server!,
+      format: await loadChatFormat(model),
+      agent: createLooker(looker),
+      rewards: [correct],
+      limits: LIMITS,
+      images,
+      sampling: { temperature },
+      step: 0,
+      seed,
+    });
+    const attempts = groups.flatMap((group) => group.attempts);
+    return attempts.filter(({ reward }) => reward === 1).length / recipe.looks.test;
+  } finally {
+    await server!.close();
+  }
+}
