@@ -1,6 +1,18 @@
+/** Of a longer name only the beginning is compared: the distance takes the product of the lengths. */
+const LONGEST_NAME = 100;
+
 /** The known name nearest to a mistyped one, by edit distance. */
 export function nearest(name: string, known: readonly string[]): string {
-  return [...known].sort((a, b) => editDistance(name, a) - editDistance(name, b))[0] ?? '';
+  const mistyped = name.slice(0, LONGEST_NAME);
+  let best = '';
+  let least = Number.POSITIVE_INFINITY;
+  for (const one of known) {
+    const distance = editDistance(mistyped, one);
+    if (distance >= least) continue;
+    best = one;
+    least = distance;
+  }
+  return best;
 }
 
 function editDistance(a: string, b: string): number {
