@@ -44,7 +44,17 @@ export function createDemonstration(seed: number, index: number): Demonstration<
  * say where a colour is. None of them says where to zoom.
  */
 export function createDrill(seed: number, index: number): Demonstration<Look> {
-  const random = createRandom(hashSeed(seed, 'drill', index));
+  return drill(seed, index, 3);
+}
+
+/** The same without the question where a card is: what is learned first is to read. */
+export function createReadingDrill(seed: number, index: number): Demonstration<Look> {
+  return drill(seed, index, 0);
+}
+
+/** `places` of eight ask where a card is. */
+function drill(seed: number, index: number, places: number): Demonstration<Look> {
+  const random = createRandom(hashSeed(seed, 'drill', places, index));
   const scene = createScene(hashSeed(seed, 'drills'), index, TURNED);
   const { column, row, digit, colour } = random.pick(scene.cards);
   const near = [column, row, column + 2, row + 2] as const;
@@ -54,7 +64,7 @@ export function createDrill(seed: number, index: number): Demonstration<Look> {
   });
   const kind = random.integer(8);
   if (kind === 0) return ask(near, 'Which colour?', colour);
-  if (kind <= 3) return ask(WHOLE, `Where is the ${colour} card?`, `${column}${row}`);
+  if (kind <= places) return ask(WHOLE, `Where is the ${colour} card?`, `${column}${row}`);
   const read = ask(near, 'Which digit?', String(digit));
   return scene.turn === 0 ? read : { ...read, replies: [rotate(360 - scene.turn), ...read.replies] };
 }

@@ -4,6 +4,8 @@ import type { Pace } from '../quickstart/teach.ts';
 /** How much of everything, in one setting for all seeds. */
 export interface Recipe {
   readonly size: 'tiny' | '1m';
+  /** Reading alone, and then with questions where a card is: mixed from the start, neither is learned. */
+  readonly reading: number;
   readonly drills: number;
   readonly demonstrations: number;
   readonly steps: number;
@@ -18,8 +20,9 @@ export type Variant = 'full' | 'quick' | 'tiny';
 
 const FULL: Recipe = {
   size: '1m',
+  reading: 6_000,
   drills: 12_000,
-  demonstrations: 12_000,
+  demonstrations: 10_000,
   steps: 60,
   tasksPerStep: 16,
   attemptsPerTask: 8,
@@ -30,10 +33,18 @@ const FULL: Recipe = {
 
 export const RECIPES: Readonly<Record<Variant, Recipe>> = {
   full: FULL,
-  quick: { ...FULL, drills: 8_000, demonstrations: 8_000, steps: 30, looks: { validation: 48, test: 150 } },
+  quick: {
+    ...FULL,
+    reading: 5_000,
+    drills: 8_000,
+    demonstrations: 6_000,
+    steps: 30,
+    looks: { validation: 48, test: 150 },
+  },
   /** For tests: every part runs, nothing is learned. */
   tiny: {
     ...FULL,
+    reading: 8,
     drills: 8,
     demonstrations: 8,
     steps: 2,
@@ -45,7 +56,7 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
 };
 
 export const PACES = {
-  drills: { batch: 8, learningRate: 1.5e-3, finalShare: 0.3, warmupSteps: 100 },
+  drills: { batch: 8, learningRate: 1e-3, finalShare: 1, warmupSteps: 20 },
   demonstrations: { batch: 8, learningRate: 1e-3, finalShare: 0.05, warmupSteps: 20 },
   more: { batch: 8, learningRate: 3e-4, finalShare: 0.15, warmupSteps: 0 },
 } as const satisfies Record<string, Pace>;
