@@ -20,8 +20,8 @@ export type Variant = 'full' | 'quick' | 'tiny';
 
 const FULL: Recipe = {
   size: '1m',
-  reading: 6_000,
-  drills: 12_000,
+  reading: 10_400,
+  drills: 20_000,
   demonstrations: 10_000,
   steps: 60,
   tasksPerStep: 16,
