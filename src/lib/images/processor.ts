@@ -45,6 +45,7 @@ export interface SquareProcessor extends Normalisation {
   readonly extraTokens: number;
 }
 
+/** What a model's folder says its processor does with images. */
 export type ImageProcessor = GridProcessor | TileProcessor | SquareProcessor;
 
 interface Size {

@@ -20,6 +20,7 @@ function cubic(x: number): number {
 
 const sinc = (x: number) => (x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x));
 
+/** The picture in another size. */
 export function resize(image: Pixels, width: number, height: number, filter: Filter): Pixels {
   if (width === image.width && height === image.height) return image;
   const { width: from, rgb } = image;
