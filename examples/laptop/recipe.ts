@@ -2,21 +2,10 @@
 import { embedded, type TrainOptions } from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
 import type { SftOptions } from 'rollcall/options';
-import { publishToDisk } from 'rollcall/ports';
 import { type Problem, problems } from './problems.ts';
 import { CHAT, correct, demonstrations, LIMITS, solver } from './solver.ts';
 
-const whole = embedded({ lora: { rank: 16, alpha: 32 }, recompute: true, cacheMegabytes: 200 });
-
-/** Only the adapter goes to the server: the model itself, 540 MB, stays where it is. */
-export const engine = {
-  servers: whole.servers,
-  trainer: {
-    ...whole.trainer,
-    open: async (...given: Parameters<typeof whole.trainer.open>) =>
-      publishToDisk(await whole.trainer.open(...given), { model: given[1], send: 'adapter' }),
-  },
-};
+export const engine = embedded({ lora: { rank: 16, alpha: 32 }, recompute: true, cacheMegabytes: 200 });
 
 const DEMONSTRATIONS = 300;
 const PER_STEP = 16;
