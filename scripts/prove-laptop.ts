@@ -11,13 +11,14 @@
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { evaluate, loadChatFormat, type Reward, reward, sft, train } from 'rollcall';
+import { evaluate, loadChatFormat, type Reward, sft, train } from 'rollcall';
 import { type Problem, problems } from '../examples/laptop/problems.ts';
 import { engine, sftOptions, trainOptions } from '../examples/laptop/recipe.ts';
 import { CHAT, correct, LIMITS, solver } from '../examples/laptop/solver.ts';
 import { mergeAdapter } from '../src/engine/training/merge-adapter.ts';
-import { createRandom, hashSeed } from '../src/lib/random.ts';
+import { readLatestCheckpoint } from '../src/watch/run-directory.ts';
 import { readFlags } from './flags.ts';
+import { shuffledRewards } from './shuffled-rewards.ts';
 import { atLeast, atMost, conclude } from './verdict.ts';
 
 const flags = readFlags(
@@ -113,29 +114,8 @@ async function reinforce(name: string, model: string, rewards?: readonly Reward<
     );
     if (minutesSince(start) > Number(flags.minutes)) break;
   }
-  const { path } = (await newest(runDir))!;
+  const { path } = (await readLatestCheckpoint(runDir))!;
   return { model: await merged(path, model, `${name}-merged`), peak };
-}
-
-async function newest(runDir: string) {
-  const { readLatestCheckpoint } = await import('../src/watch/run-directory.ts');
-  return readLatestCheckpoint(runDir);
-}
-
-/** Each attempt gets a reward of its group, not its own: waits until all are scored. */
-function shuffled(attempts: number): Reward<Problem> {
-  const groups = new Map<string, { scores: number[]; arrived: number; done: (() => void)[] }>();
-  return reward<Problem>('shuffled', async (context) => {
-    const { step, taskIndex, attempt } = context.trajectory;
-    const key = `${step}/${taskIndex}`;
-    const group = groups.get(key) ?? { scores: [], arrived: 0, done: [] };
-    groups.set(key, group);
-    group.scores[attempt] = Number(await correct.score(context));
-    if (++group.arrived < attempts) await new Promise<void>((resolve) => group.done.push(resolve));
-    else for (const done of group.done) done();
-    const places = Array.from({ length: attempts }, (_, place) => place);
-    return group.scores[createRandom(hashSeed('shuffled', seed, key)).shuffle(places)[attempt]!]!;
-  });
 }
 
 const before = await measured('before', flags.model);
@@ -152,7 +132,7 @@ const controls = flags.controls
       ),
       shuffledRewards: await measured(
         'shuffled rewards',
-        (await reinforce('shuffled', warm, [shuffled(8)])).model,
+        (await reinforce('shuffled', warm, [shuffledRewards(correct, 8, seed)])).model,
       ),
     }
   : undefined;

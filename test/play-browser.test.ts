@@ -6,6 +6,7 @@ import { chromium } from 'playwright-core';
 import { loadChatFormat } from 'rollcall';
 import { expect, test } from 'vitest';
 import { openServer } from '../src/engine/server.ts';
+import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
 import { CHROMIUM } from './chromium.ts';
 import { command } from './command.ts';
 import { tinyModel } from './tiny-model.ts';
@@ -25,16 +26,10 @@ test.skipIf(!CHROMIUM)(
       trajectory: 'same',
       prompt: format.renderPrompt([{ role: 'user', content: 'three?' }], []).ids,
       sampling: {
+        ...PLAIN_SAMPLING,
         temperature: 0,
-        topP: 1,
-        topK: -1,
-        minP: 0,
-        repetitionPenalty: 1,
-        presencePenalty: 0,
-        frequencyPenalty: 0,
         maxTokens: 128,
         stopIds: format.stopIds,
-        stopStrings: [],
         seed: 1,
       },
     });

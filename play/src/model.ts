@@ -8,6 +8,7 @@ import { KernelSet } from '../../src/engine/kernels/kernel-set.ts';
 import { wasmBackend } from '../../src/engine/kernels/wasm-backend.ts';
 import type { ModelConfig } from '../../src/engine/model/config.ts';
 import { weightElements, weightSpecs } from '../../src/engine/model/weights.ts';
+import { PLAIN_SAMPLING } from '../../src/lib/plain-sampling.ts';
 import type { ToolSchema } from '../../src/types.ts';
 
 /** What `rollcall report --play` puts into model.js and kernels.js. */
@@ -29,7 +30,7 @@ export interface PlayFiles {
 
 export interface PlayModel {
   readonly format: ChatFormat;
-  /** A reply, token by token; `onToken` may stop it. */
+  /** A reply; `onToken` gets what there is after each token. */
   sample(prompt: Int32Array, options: SampleOptions): Promise<Int32Array>;
 }
 
@@ -78,17 +79,11 @@ export async function openModel(files: PlayFiles): Promise<PlayModel> {
         prompt,
         streams: true,
         sampling: {
+          ...PLAIN_SAMPLING,
           temperature,
           maxTokens,
           seed,
-          topP: 1,
-          topK: -1,
-          minP: 0,
-          repetitionPenalty: 1,
-          presencePenalty: 0,
-          frequencyPenalty: 0,
           stopIds: format.stopIds,
-          stopStrings: [],
         },
       });
       const ids: number[] = [];

@@ -16,7 +16,7 @@ const DEPTHS: Readonly<Record<number, readonly number[]>> = {
   4: [8, 16],
   6: [8, 16],
 };
-/** First column, first row, step right, step down of Adam7's seven passes; the first entry is an image without passes. */
+/** First column, first row, step right, step down of Adam7's seven passes. */
 const ADAM7 = [
   [0, 0, 8, 8],
   [4, 0, 8, 8],
