@@ -26,12 +26,12 @@ export async function writePlayFolder(name: string, out: string): Promise<void> 
   const model = isRun ? await modelOf(run) : run;
   const { tools, chat, close } = await trainedWith(run, { overrides: [] });
   await close();
-  await mkdir(folder, { recursive: true });
   const files = await modelOfPage(model, {
     tools: tools.map(({ schema }) => schema),
     chat,
     ...(isRun ? await opening(run) : { examples: [] }),
   });
+  await mkdir(folder, { recursive: true });
   await writeFile(join(folder, 'model.js'), `var ROLLCALL_PLAY = ${JSON.stringify(files)};\n`);
   await copyPage(folder);
 }

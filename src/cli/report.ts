@@ -1,6 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { ConfigError } from '../errors.ts';
 import { createReport } from '../watch/dashboard/report.ts';
 import { whole, wholes } from './number.ts';
 import { writePlayFolder } from './play-folder.ts';
@@ -29,6 +30,7 @@ export function registerReport(program: Command): void {
     .addHelpText('after', '\nExample: rollcall report runs/quickstart-1 --steps 1,15,30')
     .action(async (runs: string[], { out, steps, trajectories, play }: ReportFlags) => {
       if (play !== undefined) {
+        if (runs.length > 1) throw new ConfigError(`--play takes one run, and ${runs.length} are given`);
         await writePlayFolder(runs[0]!, play);
         console.log(`${play}: open index.html in a browser, or put the folder on any web server`);
         return;
