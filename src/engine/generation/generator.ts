@@ -332,6 +332,7 @@ export class Generator {
 
   /** Where this step's tokens show images, and the states of these. */
   #look(group: readonly RunningSequence[]): SeenTokens[] {
+    if (!this.#eyes) return [];
     const images = new Map<string, PatchedImage>();
     const shown: { token: number; blob: string; first: number; count: number }[] = [];
     let token = 0;
@@ -347,7 +348,7 @@ export class Generator {
       token += scheduled;
     }
     if (shown.length === 0) return [];
-    const states = this.#eyes!.seen.look(this.#weights.encoder!, images);
+    const states = this.#eyes.seen.look(this.#weights.encoder!, images);
     const bytes = 4 * this.config.hidden;
     return shown.map(({ blob, first, ...rest }) => ({ ...rest, from: states.get(blob)! + first * bytes }));
   }
@@ -360,8 +361,9 @@ export class Generator {
     if (from >= to) return;
     const rows = Array.from({ length: to - from }, (_, index) => row + from - start - 1 + index);
     const { temperature } = sequence.sampling;
-    const { imageId = 0 } = this.config.vision ?? {};
-    const targets = sequence.ids.slice(from, to).map((id) => (id < 0 ? imageId : id));
+    const { vision } = this.config;
+    const given = sequence.ids.subarray(from, to);
+    const targets = vision ? given.map((id) => (id < 0 ? vision.imageId : id)) : given;
     const out = sequence.promptLogprobs!.subarray(from, to);
     this.#head.score(this.#weights, this.#transformer.states, stateRows, rows, targets, temperature, out);
     sequence.scored = to;
