@@ -1,13 +1,13 @@
 import { stripVTControlCharacters } from 'node:util';
 import OpenAI from 'openai';
-import { type AgentContext, agent, rollout, tool } from 'rollcall';
+import { type AgentContext, tool } from 'rollcall';
 import type { Endpoint } from 'rollcall/agents';
-import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
+import { virtualClock } from 'rollcall/testing';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { obeyReport } from '../src/agent/agent-report.ts';
 import { printTrajectory } from '../src/cli/print-trajectory.ts';
-import { ask, format, openaiOf, play, post, tokenizer } from './endpoint-play.ts';
+import { ask, openaiOf, play, post, tokenizer } from './endpoint-play.ts';
 
 const trainedTokens = (segments: readonly { readonly trained: Uint8Array }[]) =>
   segments.map(({ trained }) => trained.reduce((sum, one) => sum + one, 0));

@@ -105,7 +105,7 @@ export async function writeCheckpoint(
   directory: string,
   step: number,
   state: object,
-  fill: (folder: string) => Promise<void | boolean>,
+  fill: (folder: string) => Promise<unknown>,
   keep: number,
 ): Promise<string | undefined> {
   const { checkpoints, latest } = runPaths(directory);
