@@ -19,6 +19,7 @@ const STAGES = [
   'engine',
   'serve',
   'torch',
+  'launch',
 ];
 const SPINE = [
   'rollout',

@@ -34,6 +34,7 @@ const GROUPS: Record<string, Record<string, () => Promise<Register>>> = {
     generate: async () => (await import('./generate.ts')).registerGenerate,
     logprobs: async () => (await import('./logprobs.ts')).registerLogprobs,
     torch: async () => (await import('./torch.ts')).registerTorch,
+    launch: async () => (await import('./launch.ts')).registerLaunch,
   },
   'Data, tools and people': {
     data: async () => (await import('./data.ts')).registerData,
