@@ -1,7 +1,7 @@
 /**
  * Seconds of a GRPO step on one GPU, ours against TRL's GRPOTrainer: the same model, tasks in the same order, batch and
  * reward; one reply of at most 300 tokens and no tools. Both need the card whole, so each side has a run:
- * `npm run bench trl -- --side ours --model DIR --url URL`, where a vLLM serves DIR at URL, and, with that stopped,
+ * `npm run bench trl -- --side ours --model DIR --url URL`, where vLLM serves DIR at URL (several with commas), and, with that stopped,
  * `npm run bench trl -- --side trl --model DIR --python PATH`, with trl (and vllm, unless `--generation transformers`).
  * Environment: GSM8K names the folder with train.jsonl.
  */
@@ -41,12 +41,15 @@ const flags = readFlags(
     compile: false,
     /** Weights go through the memory of the GPU that trainer and server share. */
     push: false,
+    /** Our requests without seeds, as TRL's are. */
+    unseeded: false,
     device: '',
   },
   { steps: '3', tasks: '2', attempts: '4', reply: '24', micro: '4', tokens: '2048' },
 );
 const SYSTEM = 'Solve the problem step by step. End with "The answer is N.", where N is a number.';
 const LEARNING_RATE = 3e-6;
+const urls = flags.url.split(',');
 const steps = Number(flags.steps);
 const tasksPerStep = Number(flags.tasks);
 const attemptsPerTask = Number(flags.attempts);
@@ -79,12 +82,12 @@ async function runOurs(tasks: readonly Problem[]): Promise<Side> {
   for await (const { step, metrics } of train<Problem>({
     model: flags.model,
     runDir,
-    servers: servers({ urls: [flags.url], engine: flags.engine }),
+    servers: servers({ urls, engine: flags.engine, http: { seeds: !flags.unseeded } }),
     trainer: torch({
       recompute: flags.recompute ? 1 : 0,
       compile: flags.compile,
       tokensPerRank: Number(flags.tokens),
-      ...(flags.push && { push: [flags.url] }),
+      ...(flags.push && { push: urls }),
       ...(flags.device === 'cpu' && { device: 'cpu' }),
     }),
     tasks: arrayDataset(tasks, 'gsm8k'),

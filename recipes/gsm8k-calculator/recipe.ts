@@ -2,6 +2,7 @@
 import { type Agent, evaluate, loadChatFormat, sft, type TrainOptions } from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
 import type { InferenceServer, TrainerFactory } from 'rollcall/ports';
+import { oneStepOff } from 'rollcall/scheduling';
 import { demonstrations } from './demonstrations.ts';
 import { type Problem, problems } from './problems.ts';
 import {
@@ -15,7 +16,7 @@ import {
   validCalls,
 } from './solver.ts';
 
-export const LIMITS = { turns: 10, tokensPerReply: 200, tokensPerTrajectory: 700, contextTokens: 1536 };
+export const LIMITS = { turns: 10, tokensPerReply: 256, tokensPerTrajectory: 700, contextTokens: 1536 };
 
 /** Held out of the training problems, for the curve; the test set is only measured. */
 const HELD_OUT = 200;
@@ -57,10 +58,18 @@ export async function warmStart({
   return folder!;
 }
 
+export interface GrpoOptions {
+  readonly seed?: number;
+  readonly steps?: number;
+  readonly tasksPerStep?: number;
+  readonly mode?: TrainOptions<Problem>['mode'];
+  readonly agent?: Agent<Problem>;
+}
+
 /** What GRPO trains with; `servers` and `trainer` say where. */
 export async function trainOptions(
   where: Pick<TrainOptions<Problem>, 'model' | 'servers' | 'trainer' | 'runDir'>,
-  { seed = 1, steps = 90, tasksPerStep = 32 } = {},
+  { seed = 1, steps = 100, tasksPerStep = 64, mode = oneStepOff(), agent = solver() }: GrpoOptions = {},
 ): Promise<TrainOptions<Problem>> {
   const all = await problems('train');
   const tasks = all.take(all.length - HELD_OUT);
@@ -70,15 +79,16 @@ export async function trainOptions(
     steps,
     tasks,
     validation: await all.filter((_, index) => index >= all.length - HELD_OUT),
-    agent: solver(),
+    agent,
+    mode,
     rewards: [correct, validCalls, fromCall],
     algorithm: grpo({ clip: [0.2, 0.28] }),
     tasksPerStep,
     attemptsPerTask: 8,
     concurrency: 1024,
     limits: LIMITS,
-    optimizer: { learningRate: 3e-6, weightDecay: 0, miniBatches: 2 },
-    evaluation: { every: 15, limit: HELD_OUT },
+    optimizer: { learningRate: 4e-6, weightDecay: 0, miniBatches: Math.max(1, tasksPerStep / 16) },
+    evaluation: { every: 20, limit: HELD_OUT },
     checkpoints: { every: 0 },
   };
 }

@@ -7,6 +7,10 @@ export const SYSTEM =
   'You solve grade-school maths problems step by step. Use the calculator for every calculation. ' +
   'End with "The answer is N.", where N is a number.';
 
+/** The control's: the same task without a tool. */
+const IN_WORDS =
+  'You solve grade-school maths problems step by step. End with "The answer is N.", where N is a number.';
+
 export const calculator = calculatorTool();
 
 /** Looks the same to the model, but every result is 0: shows how much the answers rely on the tool. */
@@ -18,7 +22,8 @@ export const brokenCalculator: Tool = tool({
 });
 
 export function solver(tools: readonly Tool[] = [calculator]): Agent<Problem> {
-  return toolLoop<Problem>({ system: SYSTEM, prompt: ({ question }) => question, tools });
+  const system = tools.length > 0 ? SYSTEM : IN_WORDS;
+  return toolLoop<Problem>({ system, prompt: ({ question }) => question, tools });
 }
 
 /** The number in "The answer is N.", or the last number where the sentence is missing. */
