@@ -72,7 +72,7 @@ const COMMANDS: readonly (readonly [string, string])[] = [
   ['examples/ppo_trainer', 'rollcall train recipes/ppo/run.yaml'],
   [
     'geo3k/run_qwen2.5-3b_instruct_multiturn.sh, geo3k/run_geo3k_agent.py',
-    'rollcall data geo3k --style agent-loop, then rollcall train RUN.yaml',
+    'rollcall data geo3k --style tool, then rollcall train recipes/geo3k/run.yaml',
   ],
   ['search_r1_like/run_search_r1.sh', 'rollcall train recipes/search-r1/run.yaml'],
   ['the same, to see what it would do', 'rollcall train … --dry-run'],

@@ -10,7 +10,7 @@ import { main } from '../src/cli/main.ts';
 import { toyData } from '../test/recipes.ts';
 import { type Aim, conclude, holds } from './verdict.ts';
 
-const data = toyData();
+const data = await toyData();
 const folder = mkdtempSync(join(tmpdir(), 'rollcall-documents-'));
 const gsm8k = ['--local_dataset_path', join(data, 'gsm8k')];
 const inFolder = (name: string) => join(folder, name);

@@ -4,13 +4,13 @@
  *   npm run prove recipes [-- --only gsm8k-multiturn,ppo]
  */
 import { RECIPES, runRecipe, toyData } from '../test/recipes.ts';
-import { tinyModel } from '../test/tiny-model.ts';
+import { LONG, tinyModel } from '../test/tiny-model.ts';
 import { readFlags } from './flags.ts';
 import { conclude, holds } from './verdict.ts';
 
 const flags = readFlags({ only: RECIPES.join(',') }, { only: RECIPES.slice(0, 5).join(',') });
-const model = await tinyModel();
-const data = toyData();
+const model = await tinyModel(1, 'tiny', LONG);
+const data = await toyData();
 const results: [name: string, passed: boolean][] = [];
 for (const recipe of flags.only.split(',')) {
   const began = performance.now();

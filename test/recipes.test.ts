@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { checkToy, commandsOf, RECIPES, runRecipe, toyData } from './recipes.ts';
-import { tinyModel } from './tiny-model.ts';
+import { LONG, tinyModel } from './tiny-model.ts';
 
 /** One of each kind; `npm run prove recipes` runs all. */
 const HERE = [
@@ -10,6 +10,7 @@ const HERE = [
   'gsm8k-interaction',
   'gsm8k-mlflow',
   'code-sandbox',
+  'geo3k',
   'langgraph',
   'sft-then-rl',
   'partially-observed',
@@ -18,8 +19,8 @@ const HERE = [
 let model: string;
 let data: string;
 beforeAll(async () => {
-  model = await tinyModel();
-  data = toyData();
+  model = await tinyModel(1, 'tiny', LONG);
+  data = await toyData();
 });
 
 test.each(HERE)(

@@ -5,9 +5,13 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { writeParquet } from 'rollcall/datasets';
+import { encodePng } from 'rollcall/services';
 import { answerQuestion, openQuestions } from 'rollcall/users';
 import { main } from '../src/cli/main.ts';
 import { parseOverrides } from '../src/options/overrides.ts';
+import { listSteps, readStepIndex } from '../src/watch/trajectory-store.ts';
+import { tinySeeingModel } from './tiny-model.ts';
 import { mlflowStandIn } from './trackers-stand-ins.ts';
 
 const FOLDER = 'recipes';
@@ -53,7 +57,7 @@ export function commandsOf(recipe: string): string[][] {
 const unquoted = (word: string) => word.replace(/^'(.*)'$/, '$1');
 
 /** A folder with every original dataset, six rows each. */
-export function toyData(): string {
+export async function toyData(): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), 'rollcall-recipes-'));
   const write = (name: string, row: (n: number) => object) => {
     mkdirSync(join(folder, name, '..'), { recursive: true });
@@ -65,6 +69,13 @@ export function toyData(): string {
       answer: `#### ${2 * n}`,
     }));
     write(`search-r1/${split}.jsonl`, (n) => ({ question: `Who is ${n}?`, golden_answers: ['Arto'] }));
+    // As on the hub: the picture in a struct, `<image>` where it stands.
+    const problems = [1, 2, 3].map((n) => ({
+      images: [{ bytes: rightTriangle(n), path: `${n}.png` }],
+      problem: `<image>The legs are ${3 * n} and ${4 * n}. Find the longest side.`,
+      answer: String(5 * n),
+    }));
+    await writeParquet(join(folder, 'geo3k', `${split}-00000-of-00001.parquet`), problems);
   }
   write('problems.jsonl', (n) => ({ question: `What is ${n} plus ${n}?`, answer: String(2 * n) }));
   write('code/mbtsp_toy.jsonl', (n) => ({
@@ -77,19 +88,34 @@ export function toyData(): string {
   return folder;
 }
 
+/** Black on white; its legs are 12 n and 9 n pixels long. */
+function rightTriangle(n: number): Uint8Array {
+  const [width, height] = [60, 48];
+  const rgb = new Uint8Array(3 * width * height).fill(255);
+  const dot = (x: number, y: number) => rgb.fill(0, 3 * (y * width + x), 3 * (y * width + x) + 3);
+  for (let step = 0; step <= 12 * n; step++) {
+    const up = Math.round((step * 9) / 12);
+    dot(4 + step, 44);
+    dot(4, 44 - up);
+    dot(4 + 12 * n - step, 44 - up);
+  }
+  return encodePng({ width, height, rgb });
+}
+
 /** Runs the commands of a recipe's page; throws with what was printed where one fails. */
 export async function runRecipe(
   recipe: string,
   { model, data }: { model: string; data: string },
 ): Promise<void> {
   const run = mkdtempSync(join(tmpdir(), `rollcall-${recipe}-`));
+  const own = recipe === 'geo3k' ? await tinySeeingModel() : model;
   const standIn = recipe === 'gsm8k-mlflow' ? await mlflowStandIn() : undefined;
   if (standIn) process.env['MLFLOW_TRACKING_URI'] = standIn.url;
   const person = recipe === 'human-in-the-loop' ? answering() : undefined;
   try {
     for (const [command = '', ...words] of commandsOf(recipe)) {
-      const toy = toyWords(command, words, { recipe, model, data, run });
-      if (toy) await rollcall(recipe, toy);
+      const toy = toyWords(command, words, { recipe, model: own, data, run });
+      if (toy) await rollcall(recipe, toy, run);
     }
   } finally {
     delete process.env['MLFLOW_TRACKING_URI'];
@@ -172,7 +198,7 @@ function toyDataWords(words: readonly string[], data: string, prepared: string):
 }
 
 /** In this process; what it prints is kept for the error. */
-async function rollcall(recipe: string, words: readonly string[]): Promise<void> {
+async function rollcall(recipe: string, words: readonly string[], run: string): Promise<void> {
   const printed: string[] = [];
   const { log, error } = console;
   const write = process.stderr.write.bind(process.stderr);
@@ -186,9 +212,20 @@ async function rollcall(recipe: string, words: readonly string[]): Promise<void>
   }
   const failed = process.exitCode;
   process.exitCode = 0;
-  const isTrained = words[0] !== 'train' || printed.some((line) => line.includes('step 2/2'));
+  const isTrained =
+    words[0] !== 'train' ||
+    (printed.some((line) => line.includes('step 2/2')) && (await hasReplies(join(run, 'run'))));
   if (failed || !isTrained)
     throw new Error(`${recipe}: rollcall ${words.join(' ')}\n${printed.slice(-25).join('\n')}`);
+}
+
+/**
+ * Whether the model spoke in every attempt: where a prompt does not fit, attempts end before their first token. Dynamic
+ * sampling keeps no attempt of a group without spread, so a step may have none.
+ */
+async function hasReplies(run: string): Promise<boolean> {
+  const steps = await Promise.all((await listSteps(run)).map((step) => readStepIndex(run, step)));
+  return steps.every(({ trajectories }) => trajectories.every(({ turns }) => turns > 0));
 }
 
 /** A program in the place of a person. */

@@ -6,6 +6,7 @@ import type { Tool } from './tool.ts';
 import { geo3kTool, gsm8kTool } from './tools/answer-tools.ts';
 import { CALCULATOR_SCHEMA, calculatorTool } from './tools/calculator.ts';
 import { openCodeTool } from './tools/code-tool.ts';
+import { drawLineTool, measureTool } from './tools/drawing-tools.ts';
 import { angleTool, geometryTool } from './tools/geometry-tools.ts';
 import { SEARCH_SCHEMA, sandboxTool, searchTool } from './tools/http-tools.ts';
 import { imageZoomTool } from './tools/image-zoom.ts';
@@ -46,6 +47,8 @@ export const READY_TOOLS = {
   code_interpreter: anyCode,
   geometry_calculator: (_, schema) => geometryTool(schema),
   angle_solver: (_, schema) => angleTool(schema),
+  draw_line: (_, schema, limits) => drawLineTool(schema, limits),
+  measure: (_, schema) => measureTool(schema),
   symbolic_maths: (_, schema) => symbolicTool(undefined, schema),
   image_zoom_in_tool: imageZoomTool,
 } satisfies Readonly<Record<string, MakeTool>>;

@@ -1,6 +1,6 @@
 /** `train({ trainer: torch({ ranks: 8 }) })`: real models on GPUs, by a PyTorch worker group that the run supervises. */
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, rm, statfs } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ConfigError } from '../errors.ts';
@@ -95,6 +95,7 @@ export function torch(options: TorchOptions = {}): TrainerFactory {
   return {
     name: 'torch',
     open: async (role, model, { valueHead = false } = {}): Promise<Trainer> => {
+      await refuseSight(model);
       group ??= new WorkerGroup(source, options.restarts ?? 5, log);
       const opening = group;
       const name = nameFor(role, open);
@@ -129,6 +130,17 @@ export function torch(options: TorchOptions = {}): TrainerFactory {
       }
     },
   };
+}
+
+/** Throws for a model that sees: the workers read no images, and its class is not one that they load. */
+async function refuseSight(model: string): Promise<void> {
+  const config = await readFile(join(model, 'config.json'), 'utf8').catch(() => '{}');
+  const { vision_config: vision, model_type: type } = JSON.parse(config) as Readonly<Record<string, unknown>>;
+  if (vision === undefined) return;
+  throw new ConfigError(
+    `${model} is a model that sees (${String(type)}), which the PyTorch trainer does not train; use a text model, or ` +
+      'trainer.name=embedded for one of the class Qwen2.5-VL that is small enough',
+  );
 }
 
 /** `policy`, and `policy-2` where one is open already. */
