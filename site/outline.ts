@@ -46,6 +46,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/servers.md', 'Servers'],
       ['docs/torch.md', 'PyTorch trainer'],
       ['docs/torch-protocol.md', 'Its protocol'],
+      ['docs/slurm.md', 'Slurm'],
       ['docs/scheduling.md', 'Scheduling'],
       ['docs/tokens.md', 'Tokens'],
       ['docs/tool-call-formats.md', 'Tool-call formats'],

@@ -3,7 +3,9 @@ import { type Command, Option } from 'commander';
 import { ConfigError, EngineError } from '../errors.ts';
 import { followJob, type Job, type Launcher } from '../launch/launcher.ts';
 import { RayCluster } from '../launch/ray.ts';
+import { isSlurmJob, SlurmCluster } from '../launch/slurm.ts';
 import { realClock } from '../lib/clock.ts';
+import { registerLaunchSlurm } from './launch-slurm.ts';
 
 export interface ClusterFlags {
   readonly address?: string;
@@ -11,6 +13,7 @@ export interface ClusterFlags {
 
 export function registerLaunch(program: Command): void {
   const launch = program.command('launch').description('run on a cluster, and ask about what runs there');
+  registerLaunchSlurm(launch);
   jobCommand(launch, 'status', 'whether a job waits, runs or has ended', async (cluster, id) => {
     console.log(describe(await cluster.status(id)));
   });
@@ -63,6 +66,6 @@ function jobCommand(
 }
 
 /** Which cluster a job is of, by its id. */
-function clusterOf(_id: string, flags: ClusterFlags): Launcher {
-  return rayCluster(flags);
+function clusterOf(id: string, flags: ClusterFlags): Launcher {
+  return isSlurmJob(id) ? new SlurmCluster() : rayCluster(flags);
 }

@@ -38,6 +38,8 @@ export interface LaunchRecipe {
   readonly program: string;
   /** The Python package behind it, which `pip install` gets and which tells its version; absent where there is none. */
   readonly package?: string;
+  /** Flag for the API key, where a server does not read it from its environment. */
+  readonly keyFlag?: string;
   /** Whether servers run on GPUs, which are then divided among them. */
   readonly onGpus: boolean;
   /** Settings that it does not read. */
@@ -53,6 +55,10 @@ export interface LaunchRecipe {
 /** How many servers are started, on which ports and GPUs. */
 export interface LaunchOptions {
   readonly model: string;
+  /** Address that servers listen on; default loopback. */
+  readonly host?: string;
+  /** CPU threads of one server, for engines on the CPU; default this machine's, divided. */
+  readonly threads?: number;
   /** Port of the first server; each further one takes the next. */
   readonly portStart: number;
   readonly replicas: number;

@@ -24,7 +24,7 @@ const OF_STARTED_SERVERS = [
 
 /** Where tokens come from, by `servers.*`. Settings without effect here are named in one line. */
 export function assembleServers(described: Described, warn: (message: string) => void): ServerFactory {
-  const { mode, urls, replicas, timeoutSeconds, startSeconds, seeds } = described;
+  const { mode, urls, replicas, timeoutSeconds, startSeconds, seeds, weightsDirectory } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
     const isSet = (name: keyof Described) =>
       JSON.stringify(described[name]) !== JSON.stringify(usualOf(PARTS.servers[name]));
@@ -34,7 +34,7 @@ export function assembleServers(described: Described, warn: (message: string) =>
   const local = LOCAL_ENGINES[described.engine];
   if (local && mode !== 'server') {
     unheard(
-      [...OF_STARTED_SERVERS, 'timeoutSeconds', 'startSeconds', 'seeds'],
+      [...OF_STARTED_SERVERS, 'timeoutSeconds', 'startSeconds', 'seeds', 'weightsDirectory'],
       `without effect: the ${described.engine} engine runs in this process`,
     );
     return { ...local.open({ replicas }), gateway: gatewayOf(described) };
@@ -45,6 +45,7 @@ export function assembleServers(described: Described, warn: (message: string) =>
     ...{ engine, timeoutSeconds, startSeconds, apiKey },
     gateway: gatewayOf(described),
     http: { seeds },
+    ...(weightsDirectory === null ? {} : { weightsDirectory }),
   };
   if (mode === 'server') {
     unheard([...OF_STARTED_SERVERS, 'replicas'], 'set on the servers at servers.urls, which run already');

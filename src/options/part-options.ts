@@ -205,6 +205,11 @@ export const PARTS = {
     ),
     retries: setting(wholeFrom(0), 3, 'Retries of a request, on another server, with the same ids.'),
     startSeconds: setting(atLeast(1), 300, 'Loading a large model takes minutes.'),
+    weightsDirectory: setting(
+      orNull(text),
+      null,
+      'Folder for new weights that servers on other machines see under the same path; absent: a temporary one of this machine.',
+    ),
     policy: setting(
       oneOf('none', 'first-come', 'programs', 'longest-first'),
       'none',

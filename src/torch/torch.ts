@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ConfigError } from '../errors.ts';
 import { type Clock, realClock, sleep } from '../lib/clock.ts';
+import { keepSecret } from '../lib/secrets.ts';
 import type { Trainer, TrainerFactory } from '../training/trainer.ts';
 import { type ConnectionOptions, connectWorker, type WorkerAddress } from './connection.ts';
 import { defaultPython } from './environment.ts';
@@ -16,7 +17,7 @@ import { type GroupSource, WorkerGroup } from './worker-group.ts';
 export interface TorchOptions {
   /** A worker group that runs elsewhere, `tcp://host:port`, instead of one started here. */
   readonly url?: string;
-  /** The token of the worker at `url`. */
+  /** The token of the worker at `url`; default the environment variable ROLLCALL_TORCH_TOKEN. */
   readonly token?: string;
   /** A Python with torch and transformers; default the environment of `rollcall torch install`, else `python3`. */
   readonly python?: string;
@@ -79,14 +80,15 @@ const LEAST_MEMORY_FOLDER_BYTES = 32 * 2 ** 30;
 const RETRY_MS = 1000;
 
 /** A trainer on PyTorch, in Python processes that this one starts or finds. */
-export function torch(options: TorchOptions = {}): TrainerFactory {
+export function torch(given: TorchOptions = {}): TrainerFactory {
+  const options = withToken(given);
   if (options.send === 'adapter' && !options.lora) throw new ConfigError('send is adapter, which needs lora');
   if (options.push && options.send === 'adapter')
     throw new ConfigError('push sends whole weights; leave out send: adapter');
   if (options.pushBy && !options.push)
     throw new ConfigError(`pushBy is ${options.pushBy}; push must name the servers`);
   if (options.url !== undefined && !options.token)
-    throw new ConfigError(`url is ${options.url}; its token is needed too`);
+    throw new ConfigError(`url is ${options.url}; its token is needed too (ROLLCALL_TORCH_TOKEN)`);
   const log = options.log ?? ((line) => process.stderr.write(`${line}\n`));
   const { clock = realClock() } = options;
   const source = options.url === undefined ? startedHere(options, log, clock) : at(options, log, clock);
@@ -141,6 +143,13 @@ async function refuseSight(model: string): Promise<void> {
     `${model} is a model that sees (${String(type)}), which the PyTorch trainer does not train; use a text model, or ` +
       'trainer.name=embedded for one of the class Qwen2.5-VL that is small enough',
   );
+}
+
+/** By the environment a token is in no file and no list of processes. */
+function withToken(options: TorchOptions): TorchOptions {
+  const token = options.token ?? process.env['ROLLCALL_TORCH_TOKEN'];
+  keepSecret(token);
+  return options.url === undefined || token === undefined ? options : { ...options, token };
 }
 
 /** `policy`, and `policy-2` where one is open already. */

@@ -11,11 +11,12 @@ export const rollcall: Engine = {
     program: process.execPath,
     onGpus: false,
     ignores: ['tensorParallel', 'memoryShare', 'logLevel', 'program'],
-    command: ({ model, replicas }, port) => {
+    command: ({ model, replicas, host, threads: given }, port) => {
       // The threads of this machine are divided among the replicas.
-      const threads = Math.max(1, Math.floor(availableParallelism() / replicas));
+      const threads = given ?? Math.max(1, Math.floor(availableParallelism() / replicas));
       const flags = ['--model', model, '--port', String(port), '--threads', String(threads)];
-      return { arguments: [ownProgram('rollcall.js'), 'serve', ...flags], environment: {} };
+      const beyond = host === undefined ? [] : ['--host', host, '--allow-updates'];
+      return { arguments: [ownProgram('rollcall.js'), 'serve', ...flags, ...beyond], environment: {} };
     },
   },
 };

@@ -10,14 +10,18 @@ export const sglang: Engine = {
   tested: ['0.5.23'],
   connect: (options) => new SglangServer(options),
   launch: {
+    keyFlag: '--api-key',
     program: 'python3',
     package: 'sglang',
     onGpus: true,
-    command: ({ model, tensorParallel, memoryShare, logLevel, sleeps, loraRank }, port) => ({
+    command: (
+      { model, tensorParallel, memoryShare, logLevel, sleeps, loraRank, host = '127.0.0.1' },
+      port,
+    ) => ({
       arguments: [
         ...['-m', 'sglang.launch_server'],
         ...['--model-path', model],
-        ...['--host', '127.0.0.1', '--port', String(port)],
+        ...['--host', host, '--port', String(port)],
         ...['--tp', String(tensorParallel)],
         ...['--mem-fraction-static', String(memoryShare)],
         ...['--log-level', logLevel],

@@ -10,10 +10,14 @@ export const vllm: Engine = {
     program: 'vllm',
     package: 'vllm',
     onGpus: true,
-    command: ({ model, tensorParallel, memoryShare, logLevel, sleeps, loraRank }, port, release) => ({
+    command: (
+      { model, tensorParallel, memoryShare, logLevel, sleeps, loraRank, host = '127.0.0.1' },
+      port,
+      release,
+    ) => ({
       arguments: [
         ...['serve', model],
-        ...['--host', '127.0.0.1', '--port', String(port)],
+        ...['--host', host, '--port', String(port)],
         ...['--tensor-parallel-size', String(tensorParallel)],
         ...['--gpu-memory-utilization', String(memoryShare)],
         // Log-probs after temperature, and no sampling defaults of the model.
