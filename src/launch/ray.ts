@@ -3,6 +3,10 @@
  * dashboard/modules/job/job_head.py for the routes, pydantic_models.py for what a job says about itself.
  */
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import http, { type RequestOptions } from 'node:http';
+import https from 'node:https';
+import { text } from 'node:stream/consumers';
 import { ConfigError, EngineError } from '../errors.ts';
 import { messageOf } from '../lib/error-message.ts';
 import { keepSecret } from '../lib/secrets.ts';
@@ -128,17 +132,14 @@ export class RayCluster implements Launcher {
     const limit = AbortSignal.timeout(this.#milliseconds);
     const type = typeof body === 'string' ? { 'content-type': 'application/json' } : {};
     try {
-      const reply = await fetch(this.#address + path, {
+      return await exchange(new URL(this.#address + path), body, {
         method,
         headers: { ...this.#headers, ...type },
-        redirect: 'error',
         signal: signal ? AbortSignal.any([signal, limit]) : limit,
-        ...(body === undefined ? {} : { body: body as BodyInit }),
       });
-      return { status: reply.status, text: await reply.text() };
     } catch (error) {
       signal?.throwIfAborted();
-      const why = limit.aborted ? `no answer in ${this.#milliseconds / 1000} s` : causeOf(error);
+      const why = limit.aborted ? `no answer in ${this.#milliseconds / 1000} s` : messageOf(error);
       throw new EngineError(`${this.#address}${path}: ${why}`, { cause: error });
     }
   }
@@ -155,8 +156,10 @@ const jobPath = (id: string) => `/api/jobs/${encodeURIComponent(id)}`;
 /** Of a Python traceback the last line says what is wrong. */
 const lastLine = (text: string) => text.trim().split('\n').at(-1)?.slice(0, 300) || '(nothing)';
 
-/** `fetch failed` says nothing; its cause does. */
-function causeOf(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  return messageOf(cause) || String(cause);
+/** Not `fetch`: Ray takes its `sec-fetch-mode` for a browser's, which may not upload. */
+async function exchange(url: URL, body: string | Uint8Array | undefined, options: RequestOptions) {
+  const request = (url.protocol === 'https:' ? https : http).request(url, options);
+  request.end(body);
+  const [reply] = (await once(request, 'response')) as [http.IncomingMessage];
+  return { status: reply.statusCode ?? 0, text: await text(reply) };
 }

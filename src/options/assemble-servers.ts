@@ -49,7 +49,7 @@ export function assembleServers(described: Described, warn: (message: string) =>
   };
   if (mode === 'server') {
     unheard([...OF_STARTED_SERVERS, 'replicas'], 'set on the servers at servers.urls, which run already');
-    return servers({ urls, ...common });
+    return servers({ urls, ...common, ...(described.bring === null ? {} : { bring: described.bring }) });
   }
   const { portStart, tensorParallel, memoryShare, program, flags, logLevel } = described;
   const ignored = OF_STARTED_SERVERS.filter((name) => engine.launch?.ignores?.includes(name));

@@ -56,6 +56,7 @@ export function findMissing(
   if (servers.mode === 'server' && servers.urls.length === 0) {
     missing.push('servers.urls: mode server needs the addresses of running servers');
   }
+  missing.push(...unplaced(options));
   const trackers = (names: readonly string[], what: string) => {
     for (const name of names) {
       const needed = trackerNamed(name)?.needs?.(environment) ?? [];
@@ -65,4 +66,22 @@ export function findMissing(
   trackers(loggers, 'loggers');
   trackers(trace.backend === null ? [] : [trace.backend], 'trace.backend');
   return missing;
+}
+
+/** Nodes that nobody has placed: `rollcall launch` does, and so do people who give the addresses. */
+function unplaced({ cluster, servers, trainer }: DescribedRun): string[] {
+  const { torchrun, url } = trainer.options;
+  const nodes =
+    cluster.nodes > 1 && torchrun === undefined && url === undefined
+      ? [
+          `cluster.nodes: ${cluster.nodes} nodes are placed by rollcall launch; without it give trainer.options.torchrun=[--nnodes=${cluster.nodes},--rdzv-backend=c10d,--rdzv-endpoint=HOST:PORT] and start the same command on each node (docs/torch.md)`,
+        ]
+      : [];
+  const apart =
+    cluster.serverNodes > 0 && servers.mode !== 'server'
+      ? [
+          `cluster.serverNodes: servers on ${cluster.serverNodes} nodes of their own are placed by rollcall launch; without it give servers.mode=server and servers.urls`,
+        ]
+      : [];
+  return [...nodes, ...apart];
 }

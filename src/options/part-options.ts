@@ -173,6 +173,11 @@ export const PARTS = {
       'standalone: servers are started here. server: they are running, at `urls`.',
     ),
     urls: setting(texts, [], 'For mode server.'),
+    bring: setting(
+      orNull(text),
+      null,
+      "For mode server without a shared disk: an address that brings a version's folder to a server's machine; `rollcall launch` sets it.",
+    ),
     portStart: setting(wholeFrom(1), 30_000, "SGLang's; each further server takes the next port."),
     replicas: setting(wholeFrom(1), 1, 'Servers to start.'),
     tensorParallel: setting(wholeFrom(1), 1, 'GPUs of one server.'),
@@ -228,6 +233,23 @@ export const PARTS = {
       'Trains on this machine and needs nothing else installed.',
     ),
     options: setting(mapping, {}, 'Options of that trainer; for the embedded one: threads, lora, recompute.'),
+  },
+  cluster: {
+    nodes: setting(
+      wholeFrom(1),
+      1,
+      'Nodes of the trainer, each with trainer.options.ranks processes; `rollcall launch` places more than one.',
+    ),
+    serverNodes: setting(
+      wholeFrom(0),
+      0,
+      'Nodes for servers alone, for `rollcall launch`; 0: servers share the GPUs of the trainer.',
+    ),
+    serverGpusPerNode: setting(
+      orNull(wholeFrom(1)),
+      null,
+      'Of those nodes; absent: as many as the trainer has.',
+    ),
   },
   loggers: setting(texts, ['console'], 'metrics.jsonl is always written.'),
   trace: {

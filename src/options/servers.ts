@@ -9,6 +9,7 @@ import type { ServerFactory } from '../gateway/server-factory.ts';
 import { type CheckedServer, checkServer } from '../inference/check-server.ts';
 import type { Engine, HttpServerOptions, LaunchOptions } from '../inference/engine.ts';
 import { engineNamed } from '../inference/engines.ts';
+import { HttpClient } from '../inference/http/client.ts';
 import { installedRelease } from '../inference/installed-engine.ts';
 import { type Launched, startServers } from '../inference/launch.ts';
 import { launchCommands } from '../inference/launch-commands.ts';
@@ -25,6 +26,8 @@ export interface ServersOptions {
   readonly engine: string | Engine;
   /** A folder that this process and all servers see under the same path; default a temporary one of this machine. */
   readonly weightsDirectory?: string;
+  /** Where servers share no disk with the trainer: an address that brings a version's folder to a server's machine. */
+  readonly bring?: string;
   /** `adapter`: servers get the low-rank matrices only, from a trainer that was opened with `lora`. */
   readonly send?: 'weights' | 'adapter';
   /** Servers free their GPU's memory while the trainer works on the same GPU. */
@@ -64,8 +67,10 @@ export function servers(options: ServersOptions): ServerFactory {
     disk: { send, ...(weightsDirectory === undefined ? {} : { directory: weightsDirectory }) },
     open: async (model, { readImage, logDirectory, loraRank, signal } = {}) => {
       const files = readImage ? { readImage } : {};
-      const connect = (url: string) =>
-        engine.connect({ ...files, ...options.http, apiKey: options.apiKey, url, timeoutMs });
+      const connect = (url: string) => {
+        const server = engine.connect({ ...files, ...options.http, apiKey: options.apiKey, url, timeoutMs });
+        return options.bring === undefined ? server : bringingWeights(server, options.bring);
+      };
       const { tokenizer } = await loadModelFiles(model);
       const ids = tokenizer.encode(CHECK_TEXT);
       const expected = { text: CHECK_TEXT, ids, vocabulary: tokenizer.vocabularySize };
@@ -116,6 +121,28 @@ function closingBoth(server: CheckedServer, started: Launched): CheckedServer {
   server.close = async () => {
     await close();
     await started.stop();
+  };
+  return server;
+}
+
+/** Copying large weights between machines takes minutes. */
+const BRING_MS = 30 * 60_000;
+
+/** The folder of a version is on the server's machine before the server is told to load it. */
+function bringingWeights(server: CheckedServer, address: string): CheckedServer {
+  const bringing = new HttpClient(address);
+  const update = server.update.bind(server);
+  server.update = async (weights) => {
+    if (weights.kind === 'disk' || weights.kind === 'lora') {
+      const body = { server: server.url, path: weights.path };
+      await bringing.tell('/', { body, timeoutMs: BRING_MS });
+    }
+    await update(weights);
+  };
+  const close = server.close.bind(server);
+  server.close = async () => {
+    await bringing.close();
+    await close();
   };
   return server;
 }

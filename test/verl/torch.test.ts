@@ -88,9 +88,11 @@ describe('on PyTorch', () => {
 
   test('several nodes need a place to meet', async () => {
     const nodes = [`${ACTOR}.strategy=fsdp`, 'trainer.nnodes=2'];
-    expect((await resolve(...nodes)).refused).toEqual([expect.stringContaining('--rdzv-endpoint=HOST:PORT')]);
-    const torchrun = 'trainer.options.torchrun=[--nnodes=2,--rdzv-endpoint=a:1]';
-    expect((await resolve(...nodes, torchrun)).refused).toEqual([]);
+    const about = async (...words: string[]) =>
+      (await resolve(...nodes, ...words)).missing.filter((line) => line.startsWith('cluster.nodes'));
+    expect(await about()).toEqual([expect.stringContaining('--rdzv-endpoint=HOST:PORT')]);
+    expect(await about('trainer.options.torchrun=[--nnodes=2,--rdzv-endpoint=a:1]')).toEqual([]);
+    expect(await about('trainer.options.url=tcp://gpu-1:29600')).toEqual([]);
   });
 
   test('sequence parallelism is refused, a degree of 1 is not', async () => {

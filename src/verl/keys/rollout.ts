@@ -83,6 +83,12 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
     [1000, 100],
   ),
   same('actor_rollout_ref.rollout.port_start', 'servers.portStart', [30000, 30100]),
+  same('actor_rollout_ref.rollout.nnodes', 'cluster.serverNodes', [0, 1], {
+    note: 'placed by `rollcall launch`; 0: on the GPUs of the trainer',
+  }),
+  same('actor_rollout_ref.rollout.n_gpus_per_node', 'cluster.serverGpusPerNode', [8, 4], {
+    note: 'placed by `rollcall launch`',
+  }),
   same('actor_rollout_ref.rollout.tensor_model_parallel_size', 'servers.tensorParallel', [2, 1], {
     note: 'of servers started here',
   }),
@@ -335,8 +341,6 @@ export const ROLLOUT_KEYS: readonly VerlRow[] = [
       ['disable_log_stats', true, false],
       ['layered_summon', true, false],
       ['scheduling_policy', 'fcfs', 'priority'],
-      ['nnodes', 0, 1],
-      ['n_gpus_per_node', 8, 4],
       ['pipeline_model_parallel_size', 1, 2],
       ['expert_parallel_size', 1, 2],
       ['update_weights_bucket_megabytes', 512, 256],

@@ -1,6 +1,15 @@
 import type { z } from 'zod';
 import { flag, number, text } from '../../lib/setting.ts';
-import { means, noEffect, notYet, type Reading, type ReadingContext, shown, type VerlRow } from '../row.ts';
+import {
+  means,
+  noEffect,
+  notYet,
+  type Reading,
+  type ReadingContext,
+  same,
+  shown,
+  type VerlRow,
+} from '../row.ts';
 import { asList, NEEDS_GPU_TRAINER, NO_LIMIT, oneOrMore } from './words.ts';
 
 /** Keys about how a model is trained on GPUs. They act where `trainer.name` is torch; `actor.strategy` chooses it. */
@@ -138,16 +147,11 @@ export const TORCH_KEYS: readonly VerlRow[] = [
   strategy(`${ACTOR}.strategy`, () => ({ set: { 'trainer.name': 'torch' } })),
   ...['critic', 'actor_rollout_ref.ref'].map((part) => sameStrategy(`${part}.strategy`)),
   torchOption('trainer.n_gpus_per_node', 'ranks', number, [8, 4], (count) => count),
-  onTorch({
-    ...notYet('trainer.nnodes', 1, 2, ''),
-    note: 'more than 1 needs trainer.options.torchrun, which says where the nodes meet',
-    read: (nodes, { option }) =>
-      nodes === 1 || option('trainer.options')['torchrun'] !== undefined
-        ? { note: `trainer.nnodes=${shown(nodes)}: nothing to do` }
-        : {
-            refuse: `trainer.nnodes=${shown(nodes)}: not yet: finding the other nodes; give trainer.options.torchrun=[--nnodes=${shown(nodes)},--rdzv-backend=c10d,--rdzv-endpoint=HOST:PORT] and start the same command on each node (docs/torch.md)`,
-          },
-  }),
+  onTorch(
+    same('trainer.nnodes', 'cluster.nodes', [1, 2], {
+      note: '`rollcall launch` places more than 1; without it trainer.options.torchrun says where the nodes meet',
+    }),
+  ),
   torchOption('trainer.device', 'device', text, ['cuda', 'cpu'], (device) => device),
   means(
     `${ACTOR}.ppo_max_token_len_per_gpu`,
