@@ -32,8 +32,10 @@ const flags = readFlags(
     demonstrations: '0',
     /** Test problems; 0: all 1,319. */
     test: '0',
+    'skip-before': false,
     /** A folder after imitation, instead of imitating again. */
     'warm-start': '',
+    /** GRPO ends after so many, as after Ctrl-C, and is measured. */
     'most-minutes': '20',
     compile: false,
     recompute: '1',
@@ -101,7 +103,7 @@ const warm =
     onStep: say,
   }));
 const imitationSeconds = (performance.now() - imitationBegan) / 1000;
-const before = await measured('before'); // the server may have been starting until now
+const before = flags['skip-before'] ? undefined : await measured('before'); // servers may have been starting until now
 const imitated = flags['without-tool'] ? undefined : await measured('after imitation', warm);
 
 const options = await trainOptions(
@@ -115,6 +117,14 @@ const options = await trainOptions(
   },
 );
 const curve: Record<string, number | undefined>[] = [];
+let after: Measured | undefined;
+let broken: Measured | undefined;
+let trainedSeconds = Number.NaN;
+let interrupted = false;
+process.once('SIGINT', () => {
+  interrupted = true;
+  say('ends after this step and measures; once more ends at once');
+});
 const optimizer = { ...options.optimizer, tokensPerMicroBatch: Number(flags.tokens) };
 for await (const { step, metrics, groups, notices } of train({ ...options, optimizer })) {
   for (const notice of notices) say(notice);
@@ -133,16 +143,16 @@ for await (const { step, metrics, groups, notices } of train({ ...options, optim
   };
   curve.push(point);
   say(JSON.stringify(point));
-  if (performance.now() - began > 60_000 * Number(flags['most-minutes'])) {
-    say(`stopped after step ${step}: ${flags['most-minutes']} minutes are over`);
-    break;
-  }
+  const isOver = interrupted || performance.now() - began > 60_000 * Number(flags['most-minutes']);
+  if (!isOver && step < Number(flags.steps)) continue;
+  if (isOver) say(`stopped after step ${step}`);
+  trainedSeconds = (performance.now() - began) / 1000;
+  after = await measured('after GRPO');
+  if (!flags['without-tool'])
+    broken = await measured('with a broken calculator', undefined, agentOf([brokenCalculator]));
+  break;
 }
-const trainedSeconds = (performance.now() - began) / 1000;
-const after = await measured('after GRPO');
-const broken = flags['without-tool']
-  ? undefined
-  : await measured('with a broken calculator', undefined, agentOf([brokenCalculator]));
+if (!after) throw new Error('GRPO took no step');
 
 const median = (name: string) => {
   const values = curve.flatMap((point) => (point.step ? (point[name] ?? []) : [])).sort((a, b) => a - b);

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { demonstrationTokens } from './chat/demonstration.ts';
 import type { Dataset } from './dataset/dataset.ts';
 import { createSampler, type SamplerState } from './dataset/sampler.ts';
@@ -112,32 +113,41 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
   let step = resumed?.step ?? 0;
   let checkpointed = step;
   let model = resumed?.path;
+  let samplerState = sampler.state();
   const tell = teller({});
   const room = new Room({ directory: runDir, clock, signal, ...resolvePlain({}).disk, tell });
   for (const damage of resumed?.damaged ?? []) tell(`${damage}; training continues from step ${step}`);
   const checkpoint = async () => {
-    const state = { sampler: sampler.state() };
+    const state = { sampler: samplerState };
     model = await room.during(`the checkpoint of step ${step}`, () =>
       writeCheckpoint(runDir, step, state, (folder) => trainer.save(folder), keep),
     );
     checkpointed = step;
   };
+  /** The next step's demonstrations as tokens, made while the trainer computes; between rows its answers are read. */
+  const prepare = async () => {
+    const demonstrations: Demonstration[] = [];
+    let hasTools = false;
+    for (const place of sampler.next(demonstrationsPerStep)) {
+      const row = await options.demonstrations.at(place);
+      checkRow(row, options.demonstrations, place);
+      hasTools ||= (row.tools ?? []).length > 0;
+      demonstrations.push(...demonstrationTokens(format, row.messages, row.tools ?? []));
+      await setImmediate();
+    }
+    return { demonstrations, hasTools, sampler: sampler.state() };
+  };
   try {
     if (resumed) {
       await trainer.load(resumed.path);
-      sampler.restore(resumed.state['sampler'] as SamplerState);
+      samplerState = resumed.state['sampler'] as SamplerState;
+      sampler.restore(samplerState);
     }
+    let ahead: ReturnType<typeof prepare> | undefined;
     while (step < steps) {
-      const demonstrations: Demonstration[] = [];
-      let hasTools = false;
-      for (const place of sampler.next(demonstrationsPerStep)) {
-        const row = await options.demonstrations.at(place);
-        checkRow(row, options.demonstrations, place);
-        hasTools ||= (row.tools ?? []).length > 0;
-        demonstrations.push(...demonstrationTokens(format, row.messages, row.tools ?? []));
-      }
+      const { demonstrations, hasTools, sampler: drawn } = await (ahead ?? prepare());
       const share = learningRateShare({ shape: schedule, warmupSteps, totalSteps: steps, floor: 0 }, step);
-      const metrics = await updateSupervised({
+      const updated = updateSupervised({
         trainer,
         demonstrations,
         adam: { ...adam, learningRate: adam.learningRate * share },
@@ -146,7 +156,13 @@ export async function* sft(options: SftOptions): AsyncGenerator<SftReport, void,
         onProgress: ({ done, total }) =>
           options.onProgress?.({ step: step + 1, phase: 'training', done, total }),
       });
+      if (step + 1 < steps) {
+        ahead = prepare();
+        ahead.catch(() => {}); // thrown by the next step
+      }
+      const metrics = await updated;
       step++;
+      samplerState = drawn;
       const line = { step, seconds: clock.now() / 1000, metrics };
       await room.during(`step ${step}`, () => appendMetrics(runDir, line));
       if (step === steps || (every > 0 && step % every === 0)) await checkpoint();
