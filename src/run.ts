@@ -132,7 +132,7 @@ export class Run<T extends object> {
 
   /** Writes the step's trajectories and metrics; the step is then done. */
   async record({ groups = [], metrics = {}, update, evaluations }: DoneStep<T>): Promise<StepReport<T>> {
-    const { options, records, room, timings, notices, sampler, checkpoints, source } = this.#owners;
+    const { options, records, room, timings, notices, sampler, checkpoints, source, weights } = this.#owners;
     const step = update ? this.#step + 1 : this.#step;
     const plain = groups as readonly Group[];
     await room.during(`step ${step}`, () => records.writeTrajectories(step, plain, update));
@@ -146,6 +146,7 @@ export class Run<T extends object> {
       ...update?.metrics,
       ...validationMetrics(evaluations),
       ...timed.metrics,
+      ...weights.models.trainer.metrics?.(),
       ...(tokens !== undefined && { 'perf/throughput': tokens / timed.stepSeconds }),
       ...records.takeMachineUse(),
     };

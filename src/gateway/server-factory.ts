@@ -13,6 +13,8 @@ export interface ServerFactory {
   readonly sendsFirst?: boolean;
   /** Servers free their GPU's memory while the trainer works, which then may use it. */
   readonly sleepWhileTraining?: boolean;
+  /** Servers sample with the very weights that are trained, so nothing may be sampled while the trainer works. */
+  readonly sharesTrainedWeights?: boolean;
   /** How weights reach servers that take them from disk. */
   readonly disk?: DiskOptions;
   open(model: string, options?: OpenServersOptions): Promise<readonly InferenceServer[]>;

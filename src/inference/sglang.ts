@@ -1,8 +1,8 @@
 /** An SGLang server, or `rollcall serve`, at a URL: token ids in, token ids out. */
 import { ConfigError, EngineError } from '../errors.ts';
+import { Door } from '../lib/door.ts';
 import type { ImageRef } from '../types.ts';
 import { dataUri } from './data-uri.ts';
-import { Door } from './door.ts';
 import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
 import {

@@ -3,8 +3,8 @@
  * VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Without `/inference/v1/generate` (older ones) `/v1/completions` is used.
  */
 import { ConfigError, EngineError } from '../errors.ts';
+import { Door } from '../lib/door.ts';
 import { dataUri } from './data-uri.ts';
-import { Door } from './door.ts';
 import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
 import {

@@ -26,3 +26,9 @@ test('rollcall serve is started as SGLang is, and says which settings are for GP
   expect([name, sendsFirst]).toEqual(['rollcall', true]);
   expect(said).toEqual(['servers.tensorParallel: without effect on servers of rollcall']);
 });
+
+test('an engine that comes with its trainer is refused without it', () => {
+  expect(() => assembleServers({ ...DEFAULTS, engine: 'tinker' }, () => {})).toThrow(
+    'servers.engine is tinker, which comes with the trainer; set trainer.name=tinker too',
+  );
+});

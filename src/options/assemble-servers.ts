@@ -1,3 +1,4 @@
+import { ConfigError } from '../errors.ts';
 import type { GatewayOptions } from '../gateway/gateway.ts';
 import { firstCome } from '../gateway/policies/first-come.ts';
 import { longestFirst } from '../gateway/policies/longest-first.ts';
@@ -5,10 +6,11 @@ import { programs } from '../gateway/policies/programs.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { engineNamed } from '../inference/engines.ts';
 import { usualOf } from '../lib/setting.ts';
-import { LOCAL_ENGINES } from './engines.ts';
+import { LOCAL_ENGINES, TRAINER_ENGINES } from './engines.ts';
 import { PARTS } from './part-options.ts';
 import type { DescribedRun } from './schema.ts';
 import { servers } from './servers.ts';
+import type { AssembledTrainer } from './trainers.ts';
 
 type Described = DescribedRun['servers'];
 
@@ -23,7 +25,11 @@ const OF_STARTED_SERVERS = [
 ] as const;
 
 /** Where tokens come from, by `servers.*`. Settings without effect here are named in one line. */
-export function assembleServers(described: Described, warn: (message: string) => void): ServerFactory {
+export function assembleServers(
+  described: Described,
+  warn: (message: string) => void,
+  trainer?: AssembledTrainer,
+): ServerFactory {
   const { mode, urls, replicas, timeoutSeconds, startSeconds, seeds, weightsDirectory } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
     const isSet = (name: keyof Described) =>
@@ -31,6 +37,25 @@ export function assembleServers(described: Described, warn: (message: string) =>
     const set = names.filter(isSet);
     if (set.length > 0) warn(`${set.map((name) => `servers.${name}`).join(', ')}: ${why}`);
   };
+  if (TRAINER_ENGINES.includes(described.engine)) {
+    if (trainer?.name !== described.engine || !trainer.servers)
+      throw new ConfigError(
+        `servers.engine is ${described.engine}, which comes with the trainer; set trainer.name=${described.engine} too`,
+      );
+    unheard(
+      [
+        ...OF_STARTED_SERVERS,
+        'urls',
+        'replicas',
+        'weightsDirectory',
+        'timeoutSeconds',
+        'startSeconds',
+        'seeds',
+      ],
+      `without effect: ${described.engine} samples where trainer.options.url says`,
+    );
+    return { ...trainer.servers, gateway: { ...trainer.servers.gateway, ...gatewayOf(described) } };
+  }
   const local = LOCAL_ENGINES[described.engine];
   if (local && mode !== 'server') {
     unheard(

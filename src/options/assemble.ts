@@ -67,6 +67,7 @@ export async function assembleRun(
     }
     await scored.prepare();
     await agent.prepare();
+    const trainer = assembleTrainer(run.trainer);
     const options: TrainOptions<TaskRow> = {
       ...plainOf(run),
       steps: run.epochs === null ? run.steps : Math.floor((run.epochs * tasks.length) / run.tasksPerStep),
@@ -83,8 +84,8 @@ export async function assembleRun(
       }),
       chat,
       trackers,
-      servers: assembleServers(run.servers, warn),
-      trainer: assembleTrainer(run.trainer),
+      servers: assembleServers(run.servers, warn, trainer),
+      trainer,
     };
     return { options, close };
   } catch (error) {

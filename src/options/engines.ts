@@ -13,5 +13,12 @@ export const LOCAL_ENGINES: Readonly<Record<string, LocalEngine>> = {
   embedded: { open: ({ replicas }) => embedded({ replicas }).servers, servedAs: 'rollcall' },
 };
 
+/** Engines that come with the trainer of the same name, whose service also samples. */
+export const TRAINER_ENGINES: readonly string[] = ['tinker'];
+
 /** Every value of `servers.engine`. */
-export const SERVERS_ENGINES: readonly string[] = [...Object.keys(LOCAL_ENGINES), ...ENGINE_NAMES];
+export const SERVERS_ENGINES: readonly string[] = [
+  ...Object.keys(LOCAL_ENGINES),
+  ...ENGINE_NAMES,
+  ...TRAINER_ENGINES,
+];

@@ -2,18 +2,27 @@
 import { z } from 'zod';
 import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
+import type { ServerFactory } from '../gateway/server-factory.ts';
+import { SERVER_NAMES } from '../tinker/known-servers.ts';
+import { tinker } from '../tinker/tinker.ts';
+import { ADVANTAGE_LOSSES } from '../tinker/wire.ts';
 import { torch } from '../torch/torch.ts';
 import type { TrainerFactory } from '../training/trainer.ts';
+
+/** What trains, with its own servers where its service also samples. */
+export interface AssembledTrainer extends TrainerFactory {
+  readonly servers?: ServerFactory;
+}
 
 interface NamedTrainer<O> {
   /** What `trainer.options` may hold. */
   readonly options: z.ZodType<O>;
-  create(options: O): TrainerFactory;
+  create(options: O): AssembledTrainer;
 }
 
 /** So that a trainer's options keep their type within its line. */
 function named<O>(trainer: NamedTrainer<O>) {
-  return (given: Readonly<Record<string, unknown>>): TrainerFactory => {
+  return (given: Readonly<Record<string, unknown>>): AssembledTrainer => {
     const parsed = trainer.options.safeParse(given);
     if (parsed.success) return trainer.create(parsed.data);
     const [{ path, message } = { path: [], message: '' }] = parsed.error.issues;
@@ -66,6 +75,31 @@ const TRAINERS: Readonly<Record<string, ReturnType<typeof named>>> = {
     }),
     create: torch,
   }),
+  tinker: named({
+    options: z.strictObject({
+      url: z.string().exactOptional(),
+      model: z.string(),
+      lora: z
+        .strictObject({
+          rank: z.int().min(1),
+          seed: z.int().exactOptional(),
+          unembedding: z.boolean().exactOptional(),
+          mlp: z.boolean().exactOptional(),
+          attention: z.boolean().exactOptional(),
+        })
+        .exactOptional(),
+      server: z.enum(SERVER_NAMES).exactOptional(),
+      reduction: z.enum(['token-sum', 'sequence-mean']).exactOptional(),
+      loss: z.enum(ADVANTAGE_LOSSES).exactOptional(),
+      contextTokens: z.int().min(1).exactOptional(),
+      prices: z
+        .strictObject({ prompt: z.number().min(0), sampled: z.number().min(0), trained: z.number().min(0) })
+        .exactOptional(),
+      patienceSeconds: z.number().positive().exactOptional(),
+      secondsPerCall: z.number().positive().exactOptional(),
+    }),
+    create: tinker,
+  }),
 };
 
 export const TRAINER_NAMES: readonly string[] = Object.keys(TRAINERS);
@@ -77,7 +111,7 @@ export function assembleTrainer({
 }: {
   readonly name: string;
   readonly options: Readonly<Record<string, unknown>>;
-}): TrainerFactory {
+}): AssembledTrainer {
   const create = TRAINERS[name];
   if (create) return create(options);
   throw new ConfigError(`trainer.name is ${JSON.stringify(name)}; use one of ${TRAINER_NAMES.join(', ')}`);

@@ -30,6 +30,7 @@ const check = (more: Partial<Parameters<typeof checkAbilities<object>>[0]>) =>
     servers: [server('sglang', 'disk'), server('vllm', 'disk', 'lora', 'images', 'pauseKeep', 'sleep')],
     factory: {},
     mode: synchronous(),
+    clipNorm: 1,
     tasks: texts,
     ...more,
   });
@@ -48,6 +49,19 @@ test('weights that a server does not take are refused with those that it takes',
   await expect(check({ factory: { disk: { send: 'adapter' } } })).rejects.toThrow(
     "send is 'adapter', but the trainer trains none; give it lora",
   );
+});
+
+test('gradients are not clipped, and nothing is sampled meanwhile, where a service cannot', async () => {
+  const trainer = { ...trainerThat('disk'), clips: false };
+  await expect(check({ trainer })).rejects.toThrow(
+    "optimizer.clipNorm is 1, but this trainer's server does not clip gradients; set it to 0",
+  );
+  await check({ trainer, clipNorm: 0 });
+  const factory = { sharesTrainedWeights: true };
+  await expect(check({ factory, mode: asynchronous() })).rejects.toThrow(
+    'samples while it trains, but these servers sample with the weights that are being trained',
+  );
+  await check({ factory });
 });
 
 test('sleeping and freezing are refused where a server cannot, and sleeping where it would be asked meanwhile', async () => {

@@ -9,10 +9,12 @@ import type { Trainer } from '../training/trainer.ts';
 
 interface Asked<T> {
   /** As it publishes to these servers. */
-  readonly trainer: Pick<Trainer, 'can' | 'publishes'>;
+  readonly trainer: Pick<Trainer, 'can' | 'publishes' | 'clips'>;
   readonly servers: readonly Pick<ServerInfo, 'engine' | 'can'>[];
-  readonly factory: Pick<ServerFactory, 'gateway' | 'disk' | 'sleepWhileTraining'>;
+  readonly factory: Pick<ServerFactory, 'gateway' | 'disk' | 'sleepWhileTraining' | 'sharesTrainedWeights'>;
   readonly mode: Mode;
+  /** The gradient's norm at which it is clipped; 0 is off. */
+  readonly clipNorm: number;
   readonly tasks: Pick<Dataset<T>, 'name' | 'take'>;
 }
 
@@ -22,6 +24,7 @@ const LOOKED_AT = 100;
 /** Throws where something is asked of the trainer or a server that it cannot do. */
 export async function checkAbilities<T>(asked: Asked<T>): Promise<void> {
   checkWeights(asked);
+  checkSteps(asked);
   checkPauses(asked);
   await checkImages(asked);
 }
@@ -38,6 +41,19 @@ function checkWeights<T>({ trainer, servers, factory }: Asked<T>): void {
   throw new ConfigError(
     `the trainer publishes weights by ${publishes}, but a server of ${unable} takes them by ${takes.join(', ') || 'nothing'}`,
   );
+}
+
+function checkSteps<T>({ trainer, factory, mode, clipNorm }: Asked<T>): void {
+  if (trainer.clips === false && clipNorm > 0) {
+    throw new ConfigError(
+      `optimizer.clipNorm is ${clipNorm}, but this trainer's server does not clip gradients; set it to 0`,
+    );
+  }
+  if (factory.sharesTrainedWeights && isOffPolicy(mode)) {
+    throw new ConfigError(
+      `mode ${mode.kind} samples while it trains, but these servers sample with the weights that are being trained; use the synchronous mode`,
+    );
+  }
 }
 
 const WEIGHT_KINDS: readonly ServerAbility[] = ['memory', 'disk', 'lora', 'collective', 'pushed'];

@@ -127,7 +127,8 @@ export async function openParts<T extends object>(
         ? await open(publishToDisk(policy, { model, ...from.disk }))
         : policy;
     const { mode, tasks } = options;
-    await checkAbilities({ trainer, servers: infos, factory: from, mode, tasks });
+    const { clipNorm } = options.optimizer;
+    await checkAbilities({ trainer, servers: infos, factory: from, mode, clipNorm, tasks });
     // Where old and new weights may meet in a trajectory, what is in progress is not waited for. It is frozen where
     // servers then say which tokens are of which weights, and else cut and continued.
     const freezes = infos.every(({ can }) => can.has('pauseKeep') && can.has('versionSpans'));

@@ -63,6 +63,8 @@ export interface Trainer {
   readonly publishes: WeightUpdate['kind'];
   /** Name of the arithmetic behind the log-probs; a server of the same arithmetic must agree to 1e-4. */
   readonly arithmetic?: string;
+  /** Whether a step clips the gradient's norm (`clipNorm`); undefined is yes. */
+  readonly clips?: boolean;
   /** Most tokens of the rows in one call of `score` or `forward`; a longer row comes alone. Undefined: no limit. */
   readonly tokensPerCall?: number;
   /** Computes outputs only; keeps no activations. */
@@ -81,6 +83,8 @@ export interface Trainer {
    */
   startSave?(directory: string): Promise<{ readonly written: Promise<boolean> }>;
   load(directory: string): Promise<void>;
+  /** Beside a step's own metrics: what the trainer has to tell, such as what a service was asked for. */
+  metrics?(): Readonly<Record<string, number>>;
   /** May be called twice. */
   close(): Promise<void>;
 }
