@@ -251,27 +251,28 @@ describe.skipIf(!CHROMIUM)(where, () => {
     await rows.nth(1).waitFor();
   }, 60_000);
 
-  test('images of tasks and tools are kept with the run, sent to the server, and shown, in a report too', async () => {
+  test('images of tasks, tools and users are kept with the run, sent to the server, and shown, in a report too', async () => {
     const pictures = await import('./runs/pictures.ts');
     const run = join(folder, 'pictures');
     for await (const _ of train(pictures.options(process.env['MODEL']!, run))) {
       // to its end
     }
-    const [shown, zoomed] = [pictures.SHOWN, pictures.ZOOMED].map((bytes) =>
+    const [shown, zoomed, heldUp] = [pictures.SHOWN, pictures.ZOOMED, pictures.HELD_UP].map((bytes) =>
       createHash('sha256').update(bytes).digest('hex'),
     );
-    expect((await readdir(join(run, 'blobs'))).sort()).toEqual([shown, zoomed].sort());
+    expect((await readdir(join(run, 'blobs'))).sort()).toEqual([shown, zoomed, heldUp].sort());
     const last = pictures.engine.requests.at(-1)!;
     expect(last.images).toEqual([
       { blob: shown, mime: 'image/png', width: 60, height: 30, tokens: 2 },
       { blob: zoomed, mime: 'image/png', width: 30, height: 30, tokens: 1 },
+      { blob: heldUp, mime: 'image/png', width: 20, height: 40, tokens: 1 },
     ]);
     const [line] = (await readFile(join(run, 'trajectories', 'step_1.jsonl'), 'utf8')).split('\n');
     expect(JSON.parse(line!).task).toEqual({ name: 'red', picture: { bytes: pictures.SHOWN.length } });
 
     const sizes = async (viewed: Page) => {
       const images = viewed.getByRole('list', { name: 'Messages' }).getByRole('img');
-      await expect.poll(() => images.count()).toBe(2);
+      await expect.poll(() => images.count()).toBe(3);
       return images.evaluateAll(async (all) => {
         const loaded = all as HTMLImageElement[];
         await Promise.all(loaded.map((image) => image.decode()));
@@ -281,6 +282,7 @@ describe.skipIf(!CHROMIUM)(where, () => {
     const expected = [
       [60, 30],
       [30, 30],
+      [20, 40],
     ];
     const other = await startDashboard({ runs: [run], port: 0, say: () => {} });
     try {

@@ -1,11 +1,13 @@
 /** Real MCP servers (our own, `rollcall tools serve`), over both transports, some of them killed. */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import fc from 'fast-check';
 import { rollout, toolLoop } from 'rollcall';
+import { encodePng, memoryImages } from 'rollcall/services';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine } from 'rollcall/testing';
 import {
   fromA2aSkills,
@@ -26,6 +28,8 @@ const call = (name: string, given: object = {}) =>
   `<tool_call>{"name": "${name}", "arguments": ${JSON.stringify(given)}}</tool_call>`;
 const ROLLCALL = resolve('bin/rollcall.js');
 
+const PHOTO = Buffer.from(encodePng({ width: 2, height: 1, rgb: new Uint8Array(6) })).toString('base64');
+
 const TOOLS = `
 import { tool } from 'rollcall';
 import { appendFileSync } from 'node:fs';
@@ -38,6 +42,10 @@ export const tools = [
     run: ({ a, b }) => { log('add'); return a + b; },
   }),
   tool({ name: 'die', description: '', input: { type: 'object' }, run: () => { log('die'); process.exit(1); } }),
+  tool({ name: 'photo', description: '', input: { type: 'object' }, run: async (_, { image }) => {
+    const bytes = Buffer.from('${PHOTO}', 'base64');
+    return { content: 'Here.', images: [await image(bytes)] };
+  } }),
   tool({ name: 'fail', description: '', input: { type: 'object' }, run: () => { throw new Error('no luck'); } }),
   tool({ name: 'count', description: '', input: { type: 'object' },
          open: () => ({ n: 0 }), run: (_, { state }) => ++state.n, close: ({ state }) => log('closed ' + state.n) }),
@@ -98,6 +106,7 @@ async function play(box: ToolBox, reply: ScriptedEngineOptions['reply'], attempt
     step: 1,
     agent: toolLoop({ prompt: 'go', tools: box.tools }),
     server: scriptedEngine({ tokenizer, reply }),
+    images: memoryImages(),
     format,
     rewards: [],
     seed: 1,
@@ -113,7 +122,7 @@ const childrenOf = async () => {
 
 test('tools of a server on stdio are tools, mistakes included', async () => {
   const box = await open({ ours: stdio() });
-  expect(box.tools.map(({ name }) => name)).toEqual(['add', 'die', 'fail', 'count']);
+  expect(box.tools.map(({ name }) => name)).toEqual(['add', 'die', 'photo', 'fail', 'count']);
   expect(box.tools[0]!.schema.function.parameters).not.toHaveProperty('$schema');
   expect(box.tools[0]!.schema.function.parameters).toHaveProperty('properties.b.minimum', 0);
   const [trajectory] = await play(box, ({ turn }) =>
@@ -122,7 +131,8 @@ test('tools of a server on stdio are tools, mistakes included', async () => {
         call('add', { a: 2, b: -1 }) +
         call('fail') +
         call('count') +
-        call('count')
+        call('count') +
+        call('photo')
       : 'done',
   );
   const { toolRuns } = trajectory!.turns[0]!;
@@ -132,6 +142,19 @@ test('tools of a server on stdio are tools, mistakes included', async () => {
     "Error executing tool 'fail': no luck",
     '1',
     '2',
+    [
+      {
+        type: 'image',
+        image: {
+          blob: createHash('sha256').update(Buffer.from(PHOTO, 'base64')).digest('hex'),
+          mime: 'image/png',
+          width: 2,
+          height: 1,
+          tokens: 1,
+        },
+      },
+      { type: 'text', text: 'Here.' },
+    ],
   ]);
 });
 
@@ -169,7 +192,7 @@ test('several servers, a filter by name, a name that nobody offers', async () =>
   const box = await open({ web: { url } }, ['fail', 'add']);
   expect(box.tools.map(({ name }) => name)).toEqual(['add', 'fail']);
   await expect(open({ web: { url } }, ['subtract'])).rejects.toThrow(
-    /no MCP server offers subtract; they offer add, die, fail, count/,
+    /no MCP server offers subtract; they offer add, die, photo, fail, count/,
   );
   await expect(open({ web: { url: 'http://127.0.0.1:9/mcp' } })).rejects.toThrow(/'web' cannot be reached/);
 });

@@ -168,6 +168,11 @@ export const mlflowStandIn = (): Promise<StandIn<MlflowState>> =>
           run(id)!.status = String(status);
           return { body: {} };
         }
+        case 'POST runs/set-tag': {
+          const { run_id: id, key, value } = json();
+          run(id)!.tags.set(String(key), String(value));
+          return { body: {} };
+        }
         case 'POST traces/link-to-run': {
           const { trace_ids: ids, run_id: id } = json() as { trace_ids: string[]; run_id: string };
           if (ids.length > 100) return no(400, 'INVALID_PARAMETER_VALUE', 'more than 100 traces');
@@ -209,12 +214,16 @@ export interface WandbState {
     string,
     { variables: Record<string, unknown>; history: string[]; summary: string; exit?: number }
   >;
+  readonly files: Map<string, Buffer>;
 }
 
 /** W&B's GraphQL calls that make a run, and the file stream that fills it. */
 export const wandbStandIn = (apiKey: string): Promise<StandIn<WandbState>> =>
-  standIn<WandbState>({ runs: new Map() }, ({ url, headers, json }, state) => {
-    if (url.pathname.startsWith('/upload/')) return { body: {} };
+  standIn<WandbState>({ runs: new Map(), files: new Map() }, ({ url, headers, bytes, json }, state) => {
+    if (url.pathname.startsWith('/upload/')) {
+      state.files.set(url.pathname.slice('/upload/'.length), bytes);
+      return { body: {} };
+    }
     if (headers.authorization !== `Basic ${Buffer.from(`api:${apiKey}`).toString('base64')}`) {
       return { status: 401, body: { errors: [{ message: 'permission denied' }] } };
     }
@@ -363,9 +372,13 @@ export function crc32c(bytes: Uint8Array): number {
 }
 
 /** Events of a TensorBoard file; throws where a checksum is wrong. */
-export function readEvents(
-  file: Buffer,
-): { step: number; wallTime: number; restart: boolean; scalars: Record<string, number> }[] {
+export function readEvents(file: Buffer): {
+  step: number;
+  wallTime: number;
+  restart: boolean;
+  scalars: Record<string, number>;
+  images: Record<string, Buffer>;
+}[] {
   const unmasked = (masked: number) => {
     const rotated = (masked - 0xa282ead8) >>> 0;
     return ((rotated << 15) | (rotated >>> 17)) >>> 0;
@@ -388,7 +401,17 @@ export function readEvents(
       scalars: Object.fromEntries(
         values
           .map(decodeMessage)
+          .filter((value) => value.has(2))
           .map((value) => [String(value.get(1)![0]), (value.get(2)![0] as Buffer).readFloatLE()]),
+      ),
+      images: Object.fromEntries(
+        values
+          .map(decodeMessage)
+          .filter((value) => value.has(4))
+          .map((value) => [
+            String(value.get(1)![0]),
+            decodeMessage(value.get(4)![0] as Buffer).get(4)![0] as Buffer,
+          ]),
       ),
     });
   }

@@ -7,10 +7,11 @@ import {
   localhostOriginValidation,
   NodeStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/node';
-import { McpServer } from '@modelcontextprotocol/server';
+import { type CallToolResult, McpServer } from '@modelcontextprotocol/server';
 import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
 import { type Clock, realClock } from '../lib/clock.ts';
-import { temporaryImages } from '../services/image-blobs.ts';
+import { type ImageBlobs, temporaryImages } from '../services/image-blobs.ts';
+import type { Content, ContentPart } from '../types.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { runTool } from './run-tool.ts';
 import type { Tool, TrajectorySoFar } from './tool.ts';
@@ -130,8 +131,9 @@ function openSession(tools: readonly Tool[], clock: Clock): ToolSession {
     turns: [],
     extra: {},
   };
+  const images = temporaryImages();
   const states = new ToolStates({
-    context: { task: {}, trajectory, image: temporaryImages().put, clock },
+    context: { task: {}, trajectory, image: images.put, clock },
     signal: controller.signal,
     clock,
     timeoutMs: DEFAULT_LIMITS.toolTimeoutMs,
@@ -159,8 +161,8 @@ function openSession(tools: readonly Tool[], clock: Clock): ToolSession {
         if (outcome.kind === 'environment') return failed(outcome.error.message);
         if (outcome.kind === 'stopped') return failed('the call was cancelled');
         const { result, problem } = outcome.run;
-        const text = typeof result === 'string' ? result : JSON.stringify(result);
-        return problem ? failed(text) : { content: [{ type: 'text', text }] };
+        const blocks = await blocksOf(result, images.read);
+        return problem ? { content: blocks, isError: true } : { content: blocks };
       },
     );
   }
@@ -173,6 +175,19 @@ function openSession(tools: readonly Tool[], clock: Clock): ToolSession {
       await server.close();
     },
   };
+}
+
+/** Text and images as MCP has them. */
+async function blocksOf(result: Content, read: ImageBlobs['read']): Promise<CallToolResult['content']> {
+  const parts: readonly ContentPart[] =
+    typeof result === 'string' ? [{ type: 'text', text: result }] : result;
+  return Promise.all(
+    parts.map(async (part) => {
+      if (part.type === 'text') return part;
+      const data = Buffer.from(await read(part.image)).toString('base64');
+      return { type: 'image' as const, data, mimeType: part.image.mime };
+    }),
+  );
 }
 
 const failed = (text: string) => ({ content: [{ type: 'text' as const, text }], isError: true });

@@ -11,9 +11,9 @@ import { messageOf } from '../lib/error-message.ts';
 import { loadOptional } from '../lib/optional-package.ts';
 import { keepNamedSecrets } from '../lib/secrets.ts';
 import { rateLimit } from '../services/rate-limit.ts';
-import type { ToolSchema } from '../types.ts';
+import type { ImageRef, ToolSchema } from '../types.ts';
 import type { ResultLimits } from './class-tool.ts';
-import { type Tool, type ToolBox, tool } from './tool.ts';
+import { type Tool, type ToolBox, type ToolContext, tool } from './tool.ts';
 import { fromMcpTool } from './tool-schemas.ts';
 
 /** An MCP server as in the usual `mcpServers` file: a program to start, or a URL. */
@@ -90,25 +90,36 @@ function mcpTool(schema: ToolSchema, connection: Connection, timeoutMs: number, 
     timeoutMs,
     ...(limits.charactersPerResult !== undefined && { charactersPerResult: limits.charactersPerResult }),
     ...(limits.keep && { keep: limits.keep }),
-    run: async (input, { signal }) => {
+    run: async (input, { signal, image: keep }) => {
       const result = await connection.call(name, input, signal);
-      const text = textOf(result);
-      if (result.isError) throw new Error(text);
-      return { content: text };
+      const { content, images } = await readResult(result, keep);
+      if (result.isError) throw new Error(content);
+      return { content, ...(images.length > 0 && { images }) };
     },
   });
 }
 
-/** Text as it is; other kinds are named, so that the model knows there was something. */
-function textOf({ content, structuredContent }: CallToolResult): string {
-  const parts = content.map((block) => {
-    if (block.type === 'text') return block.text;
-    if (block.type === 'resource_link') return block.uri;
-    if (block.type === 'resource' && 'text' in block.resource) return block.resource.text;
-    return `[${block.type}]`;
-  });
-  if (parts.length === 0 && structuredContent !== undefined) return JSON.stringify(structuredContent);
-  return parts.join('\n');
+/**
+ * Text as it is, and images to see. Other kinds, and an image that is broken or that the run's model cannot see, are named,
+ * so that the model knows there was something.
+ */
+async function readResult({ content, structuredContent }: CallToolResult, keep: ToolContext['image']) {
+  const images: ImageRef[] = [];
+  const parts: string[] = [];
+  for (const block of content) {
+    if (block.type === 'text') parts.push(block.text);
+    else if (block.type === 'resource_link') parts.push(block.uri);
+    else if (block.type === 'resource' && 'text' in block.resource) parts.push(block.resource.text);
+    else if (block.type === 'image') {
+      try {
+        images.push(await keep(Buffer.from(block.data, 'base64')));
+      } catch (error) {
+        parts.push(`[image that cannot be shown: ${messageOf(error)}]`);
+      }
+    } else parts.push(`[${block.type}]`);
+  }
+  const isData = content.length === 0 && structuredContent !== undefined;
+  return { content: isData ? JSON.stringify(structuredContent) : parts.join('\n'), images };
 }
 
 interface ConnectionOptions {

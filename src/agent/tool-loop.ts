@@ -56,10 +56,11 @@ export function toolLoop<T = Task>({
           if (await isStopped()) return;
           if (reply.final && user) {
             if (reply.finish === 'length') return;
-            const { done, text, score } = await user.answer(chat.messages, reply.turn);
+            const { done, text, images = [], score } = await user.answer(chat.messages, reply.turn);
             if (score !== undefined) chat.reward(reply, score);
             if (done) return;
-            chat.user(text);
+            const shown = images.map((image) => ({ type: 'image' as const, image }));
+            chat.user(shown.length > 0 ? [...shown, { type: 'text', text }] : text);
             continue;
           }
           const runs = await chat.runTools(reply);
@@ -84,13 +85,14 @@ async function userIn<T>(
   chosen: { readonly interaction: Interaction; readonly kwargs: InteractionKwargs } | undefined,
 ) {
   if (!chosen) return undefined;
-  const { task, clock, signal, extra } = context;
+  const { task, image, clock, signal, extra } = context;
   const { interaction, kwargs } = chosen;
   extra.user = interaction.name;
   const session = await openUser(interaction, {
     id: context.trajectory().id,
     task: task as Task,
     kwargs,
+    image,
     clock,
     signal,
   });

@@ -1,22 +1,27 @@
 import { existsSync } from 'node:fs';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import pc from 'picocolors';
 import { ConfigError } from '../errors.ts';
 import { groupFailures } from '../lib/activity.ts';
 import { counted } from '../lib/counted.ts';
 import { endName } from '../watch/rollout-metrics.ts';
 import { runPaths } from '../watch/run-directory.ts';
+import { shownImages } from '../watch/shown-images.ts';
 import { type IndexEntry, listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
 import { whole } from './number.ts';
+import { printImages } from './print-images.ts';
 import { LEGEND, printTrajectory } from './print-trajectory.ts';
 import { decoderOf } from './recorded-run.ts';
 import { summarizeFailures, summarizeRun } from './run-summary.ts';
+import { GRAPHICS, type Graphics, graphicsOf } from './terminal-graphics.ts';
 
 interface ShowFlags {
   readonly task?: number;
   readonly attempt?: number;
   readonly all?: boolean;
   readonly limit: number;
+  /** True: as the terminal can. */
+  readonly images?: Graphics | true;
 }
 
 export function registerShow(program: Command): void {
@@ -28,6 +33,12 @@ export function registerShow(program: Command): void {
     .option('--task <n>', 'this task, by its number in the dataset', whole(0))
     .option('--attempt <n>', 'this attempt at it', whole(0))
     .option('--all', 'every trajectory in full, instead of a list and one example')
+    .addOption(
+      new Option(
+        '--images [how]',
+        'the images that the model saw: drawn where the terminal says that it can, else the paths of their files',
+      ).choices(GRAPHICS),
+    )
     .option('--limit <n>', 'rows of the list; 0 is all of them', whole(0), 16)
     .addHelpText('after', '\nExample: rollcall show runs/quickstart 12 --task 403')
     .action(async (run: string, step: number | undefined, flags: ShowFlags) => {
@@ -42,6 +53,17 @@ export function registerShow(program: Command): void {
       for (const entry of whole ? chosen : chosen.slice(0, 1)) {
         const { trajectory, segments } = await readTrajectory(run, index.step, entry);
         console.log(printTrajectory(trajectory, segments, decode), '\n');
+        const images = shownImages(trajectory).length;
+        if (flags.images) {
+          const how = flags.images === true ? graphicsOf(process.env, process.stdout.isTTY) : flags.images;
+          console.log(images > 0 ? await printImages(run, trajectory, how) : 'no image was shown', '\n');
+        } else if (images > 0)
+          console.log(
+            pc.dim(
+              `${counted(images, 'image')} ${images === 1 ? 'was' : 'were'} shown to the model; --images draws them`,
+            ),
+            '\n',
+          );
       }
       if (!whole)
         console.log(pc.dim(`another one in full: rollcall show ${run} ${index.step} --task N --attempt N`));

@@ -15,6 +15,7 @@ import {
   watchServers,
   writeServerSamples,
 } from '../watch/server-samples.ts';
+import { trackedImages } from '../watch/shown-images.ts';
 import { appendChecksums } from '../watch/step-checksums.ts';
 import type { Tracker } from '../watch/tracker.ts';
 import { trackerMemory } from '../watch/trackers/memory.ts';
@@ -127,7 +128,8 @@ export class Records {
   ): Promise<void> {
     await appendChecksums(this.#runDir, line.step);
     await appendMetrics(this.#runDir, line);
-    this.#tracking.log({ ...line, time: Date.now() });
+    const images = trackedImages(this.#runDir, groups[0]?.attempts[0]?.trajectory);
+    this.#tracking.log({ ...line, time: Date.now(), ...(images.length > 0 && { images }) });
     this.#tracking.trace([...groups.flatMap(({ attempts }) => attempts), ...this.#evaluated]);
     this.#evaluated = [];
   }

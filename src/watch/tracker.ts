@@ -53,6 +53,21 @@ export interface TrackedLine {
   /** Milliseconds since 1970. */
   readonly time: number;
   readonly metrics: Metrics;
+  /** What the model saw in the first trajectory of the step. */
+  readonly images?: readonly TrackedImage[];
+}
+
+/** An image of a step, for trackers that show some. */
+export interface TrackedImage {
+  /** `images/1` and so on: the same place of every step. */
+  readonly name: string;
+  readonly caption: string;
+  /** Hash of its bytes. */
+  readonly blob: string;
+  readonly width: number;
+  readonly height: number;
+  /** Its bytes as PNG; undefined for what cannot be shown so. */
+  png(): Promise<Uint8Array | undefined>;
 }
 
 /** What a tracker refuses for good: sending it again would not help. */

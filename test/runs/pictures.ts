@@ -3,6 +3,7 @@ import crc32 from 'crc-32';
 import { arrayDataset, embedded, reward, type TrainOptions, tool, toolLoop } from 'rollcall';
 import type { TrainerFactory } from 'rollcall/ports';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { interaction } from 'rollcall/users';
 
 type Picture = { name: string; picture: Uint8Array };
 
@@ -27,12 +28,23 @@ export function png(width: number, height: number, [red, green, blue]: readonly 
 
 export const SHOWN = png(60, 30, [200, 30, 30]);
 export const ZOOMED = png(30, 30, [30, 30, 200]);
+export const HELD_UP = png(20, 40, [30, 200, 30]);
 
 const zoom = tool({
   name: 'zoom',
   description: 'Shows a part of the picture.',
   input: { type: 'object', properties: {} },
   run: async (_, { image }) => ({ content: 'Its corner.', images: [await image(ZOOMED)] }),
+});
+
+/** Answers the first reply with a picture. */
+const friend = interaction<{ answers: number }>({
+  name: 'friend',
+  start: () => ({ answers: 0 }),
+  respond: async (_, { image, state }) =>
+    state.answers++ > 0
+      ? { done: true, text: '' }
+      : { done: false, text: 'And this?', images: [await image(HELD_UP)] },
 });
 
 const { trainer: trainers } = embedded({ threads: 1 });
@@ -64,7 +76,7 @@ const textTrainer: TrainerFactory = {
   },
 };
 
-/** One step of a run whose tasks and whose tool show pictures. */
+/** One step of a run whose tasks, whose tool and whose user show pictures. */
 export const options = (model: string, runDir: string): TrainOptions<Picture> => ({
   model,
   runDir,
@@ -80,6 +92,7 @@ export const options = (model: string, runDir: string): TrainOptions<Picture> =>
       },
     ],
     tools: [zoom],
+    userOf: () => ({ interaction: friend, kwargs: {} }),
   }),
   rewards: [reward<Picture>('said', ({ trajectory }) => trajectory.attempt)],
   servers: { name: 'scripted', open: async () => [engine] },

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { reward, rollout, type Task, tool, toolLoop } from 'rollcall';
 import type { RolloutOptions } from 'rollcall/options';
-import { chatService } from 'rollcall/services';
+import { chatService, memoryImages } from 'rollcall/services';
 import { byteModel, type ScriptedEngineOptions, scriptedEngine, virtualClock } from 'rollcall/testing';
 import {
   answerQuestion,
@@ -239,6 +239,7 @@ test('E5 gsm8k feedback', async () => {
     task: {},
     kwargs: { ground_truth: '7' },
     state: undefined,
+    image: memoryImages().put,
     clock: virtualClock(),
     signal: new AbortController().signal,
   };

@@ -4,7 +4,8 @@ import { RewardError, ToolError } from '../../errors.ts';
 import type { Clock } from '../../lib/clock.ts';
 import { messageOf } from '../../lib/error-message.ts';
 import { withTimeLimit } from '../../lib/time-limit.ts';
-import type { Message, Task } from '../../types.ts';
+import type { ImageBlobs } from '../../services/image-blobs.ts';
+import type { ImageRef, Message, Task } from '../../types.ts';
 
 type Maybe<R> = R | Promise<R>;
 export type InteractionKwargs = Readonly<Record<string, unknown>>;
@@ -18,6 +19,8 @@ export interface InteractionContext<State = unknown> {
   readonly kwargs: InteractionKwargs;
   /** What `start` made for this trajectory. */
   readonly state: State;
+  /** Stores an image with the run, for `images` of an answer. */
+  readonly image: ImageBlobs['put'];
   /** The run's clock. */
   readonly clock: Clock;
   /** Aborts at the time limit, and when the trajectory ends. */
@@ -29,6 +32,8 @@ export interface UserTurn {
   /** The dialogue is over; the model does not see `text`. */
   readonly done: boolean;
   readonly text: string;
+  /** Shown before the text; made by `context.image`. */
+  readonly images?: readonly ImageRef[];
   /** Step reward of the reply that was answered. */
   readonly score?: number;
 }

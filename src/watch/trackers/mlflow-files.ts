@@ -152,6 +152,7 @@ export function mlflowFiles(uri: string): MlflowRuns {
         await appendFile(file, text);
       }
     },
+    setTag: (run, key, value) => write(join(folder(run), 'tags', key), value),
     putArtifact: (run, name, body) => write(join(folder(run), 'artifacts', name), body),
     setStatus: async (run, status) => {
       const meta = await readMeta(folder(run));

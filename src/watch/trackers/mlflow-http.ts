@@ -78,6 +78,9 @@ export function mlflowHttp({ url, headers }: MlflowAddress): MlflowRuns {
         await post('runs/log-batch', { run_id: runId, metrics: batch }, signal);
       }
     },
+    setTag: async ({ runId }, key, value, signal) => {
+      await post('runs/set-tag', { run_id: runId, key, value }, signal);
+    },
     putArtifact: async ({ artifactUri }, name, body, signal) => {
       // Only where the server itself keeps artefacts; a bucket would want its own credentials.
       const place = /^mlflow-artifacts:(?:\/\/[^/]*)?\/(.+)$/.exec(artifactUri)?.[1];

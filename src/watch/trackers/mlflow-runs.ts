@@ -47,6 +47,7 @@ export interface MlflowRuns {
     signal: AbortSignal,
   ): Promise<void>;
   addMetrics(run: MlflowRun, metrics: readonly MlflowMetric[], signal: AbortSignal): Promise<void>;
+  setTag(run: MlflowRun, key: string, value: string, signal: AbortSignal): Promise<void>;
   putArtifact(run: MlflowRun, name: string, body: Uint8Array, signal: AbortSignal): Promise<void>;
   setStatus(run: MlflowRun, status: MlflowStatus, signal: AbortSignal): Promise<void>;
 }

@@ -39,6 +39,8 @@ export function mlflow({
   let run: MlflowRun;
   let sentThrough = Number.NEGATIVE_INFINITY;
   let directory = '';
+  let hasImages = false;
+  let isTagged = false;
   return {
     name: 'mlflow',
     exportHint: `rollcall export RUN --to mlflow=${store.place}`,
@@ -68,7 +70,13 @@ export function mlflow({
       await runs.addParams(run, params, signal);
     },
     log: async (lines, signal) => {
-      await runs.addMetrics(run, lines.filter(({ step }) => step > sentThrough).flatMap(metricsOf), signal);
+      const news = lines.filter(({ step }) => step > sentThrough);
+      for (const line of news) hasImages = (await putImages(runs, run, line, signal)) || hasImages;
+      if (hasImages && !isTagged) {
+        await runs.setTag(run, 'mlflow.loggedImages', 'True', signal);
+        isTagged = true;
+      }
+      await runs.addMetrics(run, news.flatMap(metricsOf), signal);
       sentThrough = Math.max(sentThrough, ...lines.map(({ step }) => step));
     },
     close: async (end, signal) => {
@@ -114,6 +122,27 @@ function metricsOf({ step, time, metrics }: TrackedLine): MlflowMetric[] {
 /** `mean@4` is `mean_at_4`, as verl writes it; what else MLflow does not take in a name is an underscore. */
 export function mlflowName(name: string): string {
   return name.replaceAll('@', '_at_').replaceAll(/[^\w\-. :/]/g, '_');
+}
+
+/**
+ * As `mlflow.log_image` names them, so that its page shows a grid with a slider for steps: the whole picture and, under
+ * the same name, a small one, which is the same here. The last part is the image's own hash: sent again, it replaces itself.
+ */
+async function putImages(
+  runs: MlflowRuns,
+  run: MlflowRun,
+  { step, time, images = [] }: TrackedLine,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (const { name, blob, png } of images) {
+    const bytes = await png();
+    if (bytes === undefined) continue;
+    const hash = blob.slice(0, 32);
+    const file = `images/${name.replaceAll('/', '~')}+step+${step}+timestamp+${Math.round(time)}+${hash}`;
+    await runs.putArtifact(run, `${file}.png`, bytes, signal);
+    await runs.putArtifact(run, `${file}+compressed.png`, bytes, signal);
+  }
+  return images.length > 0;
 }
 
 async function putArtifacts(

@@ -7,6 +7,7 @@ import type { Scored } from '../../types.ts';
 import { listEvaluations } from '../evaluation-store.ts';
 import { readMetrics, runPaths } from '../run-directory.ts';
 import { readRunEnd } from '../run-end.ts';
+import { trackedImages } from '../shown-images.ts';
 import type { TrackedLine, Tracker } from '../tracker.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../trajectory-store.ts';
 import { trackerMemory } from './memory.ts';
@@ -78,14 +79,26 @@ async function linesOf(directory: string): Promise<{ lines: TrackedLine[]; began
   const stored = await readMetrics(directory);
   const written = (await stat(runPaths(directory).metrics)).mtimeMs;
   const began = Math.round(written - 1000 * (stored.at(-1)?.seconds ?? 0));
-  const lines = stored.map(({ step, seconds, metrics }) => ({
-    step,
-    seconds,
-    time: began + 1000 * seconds,
-    // A number that was not finite is null in JSON.
-    metrics: Object.fromEntries(Object.entries(metrics).filter(([, value]) => typeof value === 'number')),
-  }));
+  const hasImages = existsSync(runPaths(directory).blobs);
+  const steps = new Set(hasImages ? await listSteps(directory) : []);
+  const lines: TrackedLine[] = [];
+  for (const { step, seconds, metrics } of stored) {
+    const images = steps.has(step) ? trackedImages(directory, await firstTrajectory(directory, step)) : [];
+    lines.push({
+      step,
+      seconds,
+      time: began + 1000 * seconds,
+      // A number that was not finite is null in JSON.
+      metrics: Object.fromEntries(Object.entries(metrics).filter(([, value]) => typeof value === 'number')),
+      ...(images.length > 0 && { images }),
+    });
+  }
   return { lines, began };
+}
+
+async function firstTrajectory(directory: string, step: number) {
+  const [entry] = (await readStepIndex(directory, step)).trajectories;
+  return entry && (await readTrajectory(directory, step, entry)).trajectory;
 }
 
 async function* storedTrajectories(

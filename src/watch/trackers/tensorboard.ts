@@ -30,7 +30,12 @@ export function tensorboard({ directory }: TensorBoardOptions): Tracker {
       if (resumedAt !== undefined) first.push(record(restartEvent(now, resumedAt + 1)));
       await file.append(Buffer.concat(first));
     },
-    log: (lines) => file!.append(Buffer.concat(lines.map((line) => record(scalarsEvent(line))))),
+    log: async (lines) => {
+      const events = await Promise.all(
+        lines.map(async (line) => [scalarsEvent(line), ...(await imageEvents(line))]),
+      );
+      await file!.append(Buffer.concat(events.flat().map(record)));
+    },
     close: () => file!.close(),
   };
 }
@@ -70,6 +75,28 @@ const restartEvent = (time: number, step: number) =>
     integerField(STEP, step),
     messageField(SESSION_LOG, integerField(SESSION_STATUS, SESSION_START)),
   );
+
+/** A field for bytes has the wire form of one for a message. */
+const IMAGE = { summary: 4, height: 1, width: 2, colours: 3, bytes: 4 };
+const RGB = 3;
+
+async function imageEvents({ time, step, images = [] }: TrackedLine): Promise<Uint8Array[]> {
+  const events = images.map(async ({ name, width, height, png }) => {
+    const bytes = await png();
+    if (bytes === undefined) return [];
+    const picture = [
+      integerField(IMAGE.height, height),
+      integerField(IMAGE.width, width),
+      integerField(IMAGE.colours, RGB),
+      messageField(IMAGE.bytes, bytes),
+    ];
+    const value = messageField(1, textField(1, name), messageField(IMAGE.summary, ...picture));
+    return [
+      message(doubleField(WALL_TIME, time / 1000), integerField(STEP, step), messageField(SUMMARY, value)),
+    ];
+  });
+  return (await Promise.all(events)).flat();
+}
 
 function scalarsEvent({ time, step, metrics }: TrackedLine): Uint8Array {
   const values = Object.entries(metrics).map(([tag, value]) =>

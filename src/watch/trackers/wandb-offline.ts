@@ -1,11 +1,11 @@
-import { mkdir } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
-import type { TrackedLine, TrackedRun, Tracker } from '../tracker.ts';
+import { dirname, join } from 'node:path';
+import type { TrackedRun, Tracker } from '../tracker.ts';
 import { GrowingFile } from './growing-file.ts';
 import { integerField, message, messageField, textField } from './protobuf.ts';
 import { WANDB_FILE_HEADER, wandbRecord } from './wandb-file.ts';
-import { newRunId, type WandbRun, wandbRow } from './wandb-run.ts';
+import { newRunId, type WandbImage, type WandbRun, wandbImages, wandbRow, wandbValue } from './wandb-run.ts';
 
 /** The oldest reader of what is written here, as W&B's own client says it. */
 const MIN_CONSUMER = '0.70.0';
@@ -17,6 +17,8 @@ export function wandbOffline(
 ): Tracker {
   let file: GrowingFile | undefined;
   let records = 0;
+  let folder = '';
+  const written = new Set<string>();
   const append = async (content: readonly Uint8Array[]) => {
     const bytes: Uint8Array[] = [];
     let length = file!.length;
@@ -32,7 +34,7 @@ export function wandbOffline(
     name: 'wandb',
     exportHint: 'rollcall export RUN --to wandb',
     open: async (run) => {
-      const folder = join(directory, 'wandb', `offline-run-${stamp(new Date(run.clockBegan))}-${id}`);
+      folder = join(directory, 'wandb', `offline-run-${stamp(new Date(run.clockBegan))}-${id}`);
       await mkdir(join(folder, 'files'), { recursive: true });
       if (file === undefined) {
         file = await GrowingFile.create(join(folder, `run-${id}.wandb`));
@@ -41,7 +43,19 @@ export function wandbOffline(
       const named = { project, experiment, entity, group, notes, tags, id };
       await append([headerRecord(), runRecord(run, named)]);
     },
-    log: (lines) => append(lines.flatMap((line) => [summaryRecord(line), historyRecord(line)])),
+    log: async (lines) => {
+      for (const line of lines) {
+        const images = await wandbImages(line);
+        const news = images.filter(({ path }) => !written.has(path));
+        for (const { path, bytes } of news) {
+          await mkdir(dirname(join(folder, 'files', path)), { recursive: true });
+          await writeFile(join(folder, 'files', path), bytes);
+          written.add(path);
+        }
+        const row = wandbRow(line, images);
+        await append([...news.map(fileRecord), summaryRecord(row), historyRecord(row, line.step)]);
+      }
+    },
     close: async (end) => {
       await append([messageField(RECORD.exit, integerField(1, end === 'finished' ? 0 : 1))]);
       await file!.close();
@@ -50,7 +64,7 @@ export function wandbOffline(
 }
 
 // Fields of wandb_internal.proto, by their numbers.
-const RECORD = { num: 1, history: 2, summary: 3, run: 17, exit: 18, header: 21 };
+const RECORD = { num: 1, history: 2, summary: 3, files: 6, run: 17, exit: 18, header: 21 };
 const RUN = {
   id: 1,
   entity: 2,
@@ -91,15 +105,22 @@ function runRecord(
   );
 }
 
-const historyRecord = (line: TrackedLine) =>
-  messageField(RECORD.history, ...itemsOf(line), messageField(2, integerField(1, line.step)));
+const historyRecord = (row: Row, step: number) =>
+  messageField(RECORD.history, ...itemsOf(row), messageField(2, integerField(1, step)));
+
+/** A file below `files/` that is uploaded at once, as media. */
+const fileRecord = ({ path }: WandbImage) =>
+  messageField(RECORD.files, messageField(1, textField(1, path), integerField(3, MEDIA)));
+const MEDIA = 2;
 
 /** The newest value of each metric, which W&B shows in its tables. */
-const summaryRecord = (line: TrackedLine) => messageField(RECORD.summary, ...itemsOf(line));
+const summaryRecord = (row: Row) => messageField(RECORD.summary, ...itemsOf(row));
 
-const itemsOf = (line: TrackedLine) =>
-  Object.entries(wandbRow(line)).map(([key, value]) =>
-    messageField(1, textField(2, key), textField(VALUE_JSON, String(value))),
+type Row = ReturnType<typeof wandbRow>;
+
+const itemsOf = (row: Row) =>
+  Object.entries(row).map(([key, value]) =>
+    messageField(1, textField(2, key), textField(VALUE_JSON, wandbValue(value))),
   );
 
 /** 20261115_052439, in UTC. */

@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import type { TrackedRun, Tracker } from '../tracker.ts';
 import { basic, request } from './http.ts';
-import { newRunId, type WandbRun, wandbJson, wandbRow } from './wandb-run.ts';
+import { newRunId, type WandbImage, type WandbRun, wandbImages, wandbJson, wandbRow } from './wandb-run.ts';
 
 export interface WandbServer {
   readonly url: string;
@@ -26,7 +26,25 @@ export function wandbOnline(named: WandbRun, { url, apiKey }: WandbServer): Trac
   let stream = '';
   let rows = 0;
   let sentThrough = Number.NEGATIVE_INFINITY;
-  let summary: Record<string, number> = {};
+  let summary: ReturnType<typeof wandbRow> = {};
+  let place = { entity: '', project: '', run: '' };
+  const uploaded = new Set<string>();
+  /** The server says where each file goes, which may be a bucket: no header of ours is for it. */
+  const upload = async (images: readonly WandbImage[], signal: AbortSignal) => {
+    if (images.length === 0) return;
+    const paths = images.map(({ path }) => path);
+    const { createRunFiles } = await ask<FilesAnswer>(CREATE_FILES, { ...place, files: paths }, signal);
+    const uploadHeaders = Object.fromEntries(
+      createRunFiles.uploadHeaders.map((header) => {
+        const at = header.indexOf(':');
+        return [header.slice(0, at), header.slice(at + 1).trim()];
+      }),
+    );
+    for (const { name, uploadUrl } of createRunFiles.files) {
+      const body = images.find(({ path }) => path === name)?.bytes;
+      if (body) await request(uploadUrl, { method: 'PUT', headers: uploadHeaders, body, signal });
+    }
+  };
   return {
     name: 'wandb',
     experimental:
@@ -41,13 +59,23 @@ export function wandbOnline(named: WandbRun, { url, apiKey }: WandbServer): Trac
       stream = [url, 'files', entity.name, project, id]
         .map((part, at) => (at < 2 ? part : encodeURIComponent(part)))
         .join('/');
+      place = { entity: entity.name, project, run: id };
       rows = upsertBucket.bucket.historyLineCount ?? 0;
       if (rows === 0) return;
       const { model } = await ask<ResumeAnswer>(RESUME, { project, entity: entity.name, name: id }, signal);
       sentThrough = lastStep(model?.bucket?.historyTail);
     },
     log: async (lines, signal) => {
-      const news = lines.filter(({ step }) => step > sentThrough).map(wandbRow);
+      const news: ReturnType<typeof wandbRow>[] = [];
+      for (const line of lines.filter(({ step }) => step > sentThrough)) {
+        const images = await wandbImages(line);
+        await upload(
+          images.filter(({ path }) => !uploaded.has(path)),
+          signal,
+        );
+        for (const { path } of images) uploaded.add(path);
+        news.push(wandbRow(line, images));
+      }
       if (news.length === 0) return;
       const next = Object.assign({}, summary, ...news) as typeof summary;
       const files = {
@@ -85,6 +113,19 @@ const UPSERT = `mutation UpsertBucket($name: String, $project: String, $entity: 
   upsertBucket(input: {name: $name, modelName: $project, entityName: $entity, groupName: $groupName, displayName: $displayName, notes: $notes, commit: $commit, config: $config, host: $host, tags: $tags}) {
     bucket { name historyLineCount project { name entity { name } } }
     inserted
+  }
+}`;
+
+interface FilesAnswer {
+  readonly createRunFiles: {
+    readonly uploadHeaders: readonly string[];
+    readonly files: readonly { readonly name: string; readonly uploadUrl: string }[];
+  };
+}
+
+const CREATE_FILES = `mutation CreateRunFiles($entity: String!, $project: String!, $run: String!, $files: [String!]!) {
+  createRunFiles(input: {entityName: $entity, projectName: $project, runName: $run, files: $files}) {
+    runID uploadHeaders files { name uploadUrl }
   }
 }`;
 

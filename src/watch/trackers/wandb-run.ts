@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import type { TrackedLine } from '../tracker.ts';
 
 /** A run as W&B names it. */
@@ -18,16 +18,56 @@ export interface WandbRun {
 export const newRunId = (): string =>
   [...randomBytes(8)].map((byte) => 'abcdefghijklmnopqrstuvwxyz0123456789'[byte % 36]).join('');
 
-/** JSON with NaN and Infinity bare, as W&B's own client writes them. */
-export const wandbJson = (row: Readonly<Record<string, number>>): string =>
+/** A number, or an image whose bytes are in a file of the run. */
+export type WandbValue = number | object;
+
+/** NaN and Infinity bare, as W&B's own client writes them. */
+export const wandbValue = (value: WandbValue): string =>
+  typeof value === 'number' ? String(value) : JSON.stringify(value);
+
+export const wandbJson = (row: Readonly<Record<string, WandbValue>>): string =>
   `{${Object.entries(row)
-    .map(([key, value]) => `${JSON.stringify(key)}:${value}`)
+    .map(([key, value]) => `${JSON.stringify(key)}:${wandbValue(value)}`)
     .join(',')}}`;
 
 /** One row of a run's history. */
-export const wandbRow = ({ step, seconds, time, metrics }: TrackedLine): Record<string, number> => ({
+export const wandbRow = (
+  { step, seconds, time, metrics }: TrackedLine,
+  images: readonly WandbImage[] = [],
+): Record<string, WandbValue> => ({
   ...metrics,
+  ...Object.fromEntries(images.map(({ name, value }) => [name, value])),
   _step: step,
   _runtime: seconds,
   _timestamp: time / 1000,
 });
+
+/** An image as W&B's own client describes it, and the file that holds it. */
+export interface WandbImage {
+  readonly name: string;
+  readonly path: string;
+  readonly bytes: Uint8Array;
+  readonly value: object;
+}
+
+/** Files are named by the hash, so an image that many steps show is one file. */
+export async function wandbImages({ images = [] }: TrackedLine): Promise<WandbImage[]> {
+  const read = images.map(async ({ name, caption, width, height, png }) => {
+    const bytes = await png();
+    if (bytes === undefined) return [];
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    const path = `media/images/${sha256.slice(0, 20)}.png`;
+    const value = {
+      _type: 'image-file',
+      format: 'png',
+      path,
+      sha256,
+      size: bytes.length,
+      width,
+      height,
+      caption,
+    };
+    return [{ name, path, bytes, value }];
+  });
+  return (await Promise.all(read)).flat();
+}
