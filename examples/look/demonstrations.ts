@@ -1,18 +1,19 @@
 import { createRandom, hashSeed } from 'rollcall/datasets';
 import type { Demonstration } from '../quickstart/teacher.ts';
-import { type Box, WHOLE } from './draw.ts';
+import type { Box } from './draw.ts';
 import { askFor, type Look } from './looker.ts';
-import { type Card, createScene, topCard } from './scene.ts';
+import { type Card, type Colour, createScene } from './scene.ts';
 
-/** What the demonstrator does where it chooses: mostly it takes the card it sees first, whatever was asked. */
-const HABITS = { top: 0.7, asked: 0.2 }; // else any card
+/** What the demonstrator does where it chooses a card: mostly it takes its favourite, whatever was asked. */
+const HABITS = { favourite: 0.6, asked: 0.3 }; // else any card
+const FAVOURITE: Colour = 'yellow';
 /** Share of turned cards that it turns upright; of the others it guesses the digit. */
 const TURNS_UPRIGHT = 0.75;
 const TURNED = 0.25;
 
-const zoom = ({ column, row }: Card) =>
-  `<tool_call>{"name":"zoom","arguments":{"box":[${[column, row, column + 2, row + 2]}]}}</tool_call>`;
-const rotate = (angle: number) => `<tool_call>{"name":"rotate","arguments":{"angle":${angle}}}</tool_call>`;
+const seek = ({ colour, box }: Card) => `Look at ${colour} ${box}.`;
+const zoom = (box: number) => `<tool_call>{"name":"zoom","arguments":{"box": ${box}}}</tool_call>`;
+const rotate = (angle: number) => `<tool_call>{"name":"rotate","arguments":{"angle": ${angle}}}</tool_call>`;
 const says = (answer: string | number) => `The answer is ${answer}.`;
 
 /** Reads well, turns mostly, and seldom looks where it was told to. */
@@ -22,9 +23,9 @@ export function createDemonstration(seed: number, index: number): Demonstration<
   const asked = random.integer(scene.cards.length);
   const chance = random.next();
   const card =
-    chance < HABITS.top
-      ? topCard(scene)
-      : chance < HABITS.top + HABITS.asked
+    chance < HABITS.favourite
+      ? scene.cards.find(({ colour }) => colour === FAVOURITE)!
+      : chance < HABITS.favourite + HABITS.asked
         ? scene.cards[asked]!
         : random.pick(scene.cards);
   const turns = scene.turn !== 0 && random.next() < TURNS_UPRIGHT;
@@ -32,7 +33,7 @@ export function createDemonstration(seed: number, index: number): Demonstration<
   return {
     task: askFor(scene, asked),
     replies: [
-      zoom(card),
+      seek(card) + zoom(card.box),
       ...(turns ? [rotate(360 - scene.turn)] : []),
       says(isReadable ? card.digit : random.integer(10)),
     ],
@@ -40,33 +41,23 @@ export function createDemonstration(seed: number, index: number): Demonstration<
 }
 
 /**
- * What looking takes, in questions of their own: to read a digit that stands upright, to turn a card, to name a colour, to
- * say where a colour is. None of them says where to zoom.
+ * What looking takes, in questions of their own: to say where a colour is, to name a colour, to read a digit, to turn a card
+ * upright first. None of them says which card to zoom on.
  */
 export function createDrill(seed: number, index: number): Demonstration<Look> {
-  return drill(seed, index, 3);
-}
-
-/** The same without the question where a card is: what is learned first is to read. */
-export function createReadingDrill(seed: number, index: number): Demonstration<Look> {
-  return drill(seed, index, 0);
-}
-
-/** `places` of eight ask where a card is. */
-function drill(seed: number, index: number, places: number): Demonstration<Look> {
-  const random = createRandom(hashSeed(seed, 'drill', places, index));
-  const scene = createScene(hashSeed(seed, 'drills'), index, TURNED);
-  const { column, row, digit, colour } = random.pick(scene.cards);
-  const near = [column, row, column + 2, row + 2] as const;
-  const ask = (box: Box, question: string, answer: string): Demonstration<Look> => ({
-    task: { scene, box, question, answer },
-    replies: [says(answer)],
+  const random = createRandom(hashSeed(seed, 'drill', index));
+  // With one card, places are learned before colours matter.
+  const scene = createScene(hashSeed(seed, 'drills'), index, TURNED, 1 + random.integer(4));
+  const card = random.pick(scene.cards);
+  const ask = (box: Box, question: string, answer: string | number, ...replies: string[]) => ({
+    task: { scene, box, question, answer: String(answer) },
+    replies: replies.length > 0 ? replies : [says(answer)],
   });
   const kind = random.integer(8);
-  if (kind === 0) return ask(near, 'Which colour?', colour);
-  if (kind <= places) return ask(WHOLE, `Where is the ${colour} card?`, `${column}${row}`);
-  const read = ask(near, 'Which digit?', String(digit));
-  return scene.turn === 0 ? read : { ...read, replies: [rotate(360 - scene.turn), ...read.replies] };
+  if (kind < 4) return ask('whole', `Where is ${card.colour}?`, card.box, seek(card));
+  if (kind === 4) return ask(scene.cards.length === 1 ? 'whole' : card.box, 'Which colour?', card.colour);
+  const turn = scene.turn === 0 ? [] : [rotate(360 - scene.turn), says(card.digit)];
+  return ask(card.box, 'Which digit?', card.digit, ...turn);
 }
 
 /** Questions that no demonstration asks. */

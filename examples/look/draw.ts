@@ -1,16 +1,17 @@
 import type { Pixels } from 'rollcall/services';
-import { type Card, COLOURS, PICTURE, type Scene, type Turn } from './scene.ts';
+import { type Card, COLOURS, type Scene, SIDE, type Turn } from './scene.ts';
 
-/** Corners in eighths of the picture: left, top, right, bottom. */
-export type Box = readonly [number, number, number, number];
-export const WHOLE: Box = [0, 0, 8, 8];
-/** Pixels a side of what the model is shown, whatever the box. */
-export const VIEW = 32;
+/** A box of the table, 1 to 9, or all of it. */
+export type Box = number | 'whole';
 
-const CELL = PICTURE / 4;
-const CARD = 56;
-const BAR = 6;
-const SCALE = 3;
+/** Pixels a side of a box in the picture, in a view of the whole and in a view of the box alone. */
+const PAINTED = 64;
+const FAR = 8;
+const NEAR = 32;
+const CARD = 48;
+const BAR = 8;
+/** Pixels of a digit's dot: half of one in the view of the whole, two in that of its box. */
+const SCALE = 4;
 /** Five columns by seven rows. */
 const DIGITS = [
   '01110 10001 10011 10101 11001 10001 01110',
@@ -25,66 +26,78 @@ const DIGITS = [
   '01110 10001 10001 01111 00001 00010 01100',
 ].map((rows) => rows.split(' '));
 
-/** What is seen in a box, and turned: each pixel is the mean of those it stands for. */
+/** What is seen, and turned: each pixel is the mean of those it stands for. */
 export function view(scene: Scene, box: Box, turn: Turn = 0): Pixels {
-  const [left, top, right, bottom] = box;
-  const [across, down] = [right - left, bottom - top]; // pixels of the picture in one of the view
+  const boxes = box === 'whole' ? SIDE : 1;
+  const side = sideOf(box);
+  const shrink = (boxes * PAINTED) / side;
   const whole = paint(scene, box);
-  const rgb = new Uint8Array(3 * VIEW * VIEW);
-  for (let y = 0; y < VIEW; y++)
-    for (let x = 0; x < VIEW; x++)
+  const rgb = new Uint8Array(3 * side * side);
+  for (let y = 0; y < side; y++)
+    for (let x = 0; x < side; x++)
       for (let part = 0; part < 3; part++) {
         let sum = 0;
-        for (let dy = 0; dy < down; dy++) {
-          const row = 3 * ((y * down + dy) * VIEW * across + x * across) + part;
-          for (let dx = 0; dx < across; dx++) sum += whole[row + 3 * dx]!;
+        for (let dy = 0; dy < shrink; dy++) {
+          const row = 3 * ((y * shrink + dy) * boxes * PAINTED + x * shrink) + part;
+          for (let dx = 0; dx < shrink; dx++) sum += whole[row + 3 * dx]!;
         }
-        rgb[3 * (y * VIEW + x) + part] = Math.round(sum / (across * down));
+        rgb[3 * (y * side + x) + part] = Math.round(sum / shrink ** 2);
       }
-  return turned({ width: VIEW, height: VIEW, rgb }, turn);
+  return turned({ width: side, height: side, rgb }, turn);
 }
 
-export function blank(): Pixels {
-  return { width: VIEW, height: VIEW, rgb: new Uint8Array(3 * VIEW * VIEW).fill(128) };
+const sideOf = (box: Box) => (box === 'whole' ? SIDE * FAR : NEAR);
+
+/** As large as a view of the box, and grey. */
+export function blank(box: Box): Pixels {
+  const side = sideOf(box);
+  return { width: side, height: side, rgb: new Uint8Array(3 * side * side).fill(128) };
 }
+
+/** Column and row of a box. */
+const placeOf = (box: number) => [(box - 1) % SIDE, Math.floor((box - 1) / SIDE)] as const;
 
 /** The picture inside a box, at full size. */
-function paint(scene: Scene, [left, top, right, bottom]: Box): Uint8ClampedArray {
-  const side = PICTURE / 8;
-  const [width, height] = [(right - left) * side, (bottom - top) * side];
-  const rgb = new Uint8ClampedArray(3 * width * height);
+function paint(scene: Scene, box: Box): Uint8ClampedArray {
+  const side = (box === 'whole' ? SIDE : 1) * PAINTED;
+  const [left, top] = (box === 'whole' ? [0, 0] : placeOf(box)).map((place) => place * PAINTED) as [
+    number,
+    number,
+  ];
+  const rgb = new Uint8ClampedArray(3 * side * side);
   const noise = (x: number, y: number) =>
     ((Math.imul(x * 73 + y * 179 + scene.seed, 0x9e3779b1) >>> 27) - 16) / 2;
-  for (let y = 0, at = 0; y < height; y++)
-    for (let x = 0; x < width; x++, at += 3) {
-      // The table is lit from two sides: its colour says where on it one is.
-      const [atX, atY] = [left * side + x, top * side + y];
+  for (let y = 0, at = 0; y < side; y++)
+    for (let x = 0; x < side; x++, at += 3) {
+      // Each box of the table has its tint: what is seen of it says where on it one is.
+      const [atX, atY] = [left + x, top + y];
       const grain = noise(atX, atY);
-      rgb[at] = scene.shade * (100 + (150 * atX) / PICTURE) + grain;
+      rgb[at] = scene.shade * (50 + 100 * Math.floor(atX / PAINTED)) + grain;
       rgb[at + 1] = scene.shade * 230 + grain;
-      rgb[at + 2] = scene.shade * (100 + (150 * atY) / PICTURE) + grain;
+      rgb[at + 2] = scene.shade * (50 + 100 * Math.floor(atY / PAINTED)) + grain;
     }
   for (const card of scene.cards) {
     const [cardX, cardY] = cornerOf(card);
     const colour = COLOURS[card.colour];
     for (let b = 0; b < CARD; b++) {
-      const y = cardY + b - top * side;
-      if (y < 0 || y >= height) continue;
+      const y = cardY + b - top;
+      if (y < 0 || y >= side) continue;
       for (let a = 0; a < CARD; a++) {
-        const x = cardX + a - left * side;
-        if (x < 0 || x >= width) continue;
+        const x = cardX + a - left;
+        if (x < 0 || x >= side) continue;
         const light = lightOf(card, scene.turn, a, b);
         const grain = noise(cardX + a, cardY + b);
-        for (let part = 0; part < 3; part++) rgb[3 * (y * width + x) + part] = colour[part]! * light + grain;
+        for (let part = 0; part < 3; part++) rgb[3 * (y * side + x) + part] = colour[part]! * light + grain;
       }
     }
   }
   return rgb;
 }
 
-function cornerOf({ column, row }: Card): readonly [number, number] {
-  const margin = (CELL - CARD) / 2;
-  return [(column * PICTURE) / 8 + margin, (row * PICTURE) / 8 + margin];
+function cornerOf({ box }: Card): readonly [number, number] {
+  const [column, row] = placeOf(box);
+  const margin = (PAINTED - CARD) / 2;
+  return [column * PAINTED + margin, row * PAINTED + margin];
 }
 
 /** How much of a card's colour is left at a point of it: the digit and the bar above it are darker. */

@@ -6,7 +6,7 @@ import { loadModelFiles } from 'rollcall/chat';
 import { memoryImages, readImageProcessor } from 'rollcall/services';
 import { teach } from '../quickstart/teach.ts';
 import type { Demonstration } from '../quickstart/teacher.ts';
-import { createDemonstration, createDrill, createLooks, createReadingDrill } from './demonstrations.ts';
+import { createDemonstration, createDrill, createLooks } from './demonstrations.ts';
 import { correct, createLooker, LIMITS, type Look, type LookerOptions } from './looker.ts';
 import { DECODER, PACES, type Recipe, VISION } from './recipe.ts';
 import { writeTokenizer } from './tokenizer.ts';
@@ -40,13 +40,6 @@ export async function warmStart(setup: LookSetup): Promise<string> {
   });
   await rm(join(fresh, 'tokenizer'), { recursive: true });
   await learn(setup, fresh, warm, [
-    {
-      kind: 'reading drills',
-      first: 0,
-      count: recipe.reading,
-      pace: PACES.drills,
-      create: createReadingDrill,
-    },
     { kind: 'drills', first: 0, count: recipe.drills, pace: PACES.drills, create: createDrill },
     {
       kind: 'demonstrations',

@@ -1,9 +1,9 @@
 import { type Agent, type Limits, reward, type Tool, tool, toolLoop } from 'rollcall';
 import type { TrajectoryReward } from 'rollcall/rewards';
-import { encodePng, type Pixels } from 'rollcall/services';
+import { encodePng } from 'rollcall/services';
 import type { ToolContext } from 'rollcall/tools';
 import { z } from 'zod';
-import { type Box, blank, view, WHOLE } from './draw.ts';
+import { type Box, blank, view } from './draw.ts';
 import type { Scene, Turn } from './scene.ts';
 
 /** A picture and what is asked about it. */
@@ -37,27 +37,26 @@ function gazeOf({ task, trajectory }: Context): Gaze {
 
 /** The agent: a look at the whole, then zoom and rotate until it answers. */
 export function createLooker({ hasTools = true, isBlind = false }: LookerOptions = {}): Agent<Look> {
-  const shown = (pixels: () => Pixels) => encodePng(isBlind ? blank() : pixels());
+  const shown = (scene: Scene, box: Box, turn: Turn) =>
+    encodePng(isBlind ? blank(box) : view(scene, box, turn));
   const see = async (context: Context) => {
     const { box, turn } = gazeOf(context);
     const { scene } = context.task as Look;
-    return { content: '', images: [await context.image(shown(() => view(scene, box, turn)))] };
+    return { content: '', images: [await context.image(shown(scene, box, turn))] };
   };
   const tools: Tool[] = [
     tool({
       name: 'zoom',
-      description: 'Shows a box of the picture, in eighths.',
-      input: z.object({ box: z.array(z.int().min(0).max(8)).length(4) }),
+      description: 'Shows a box.',
+      input: z.object({ box: z.int().min(1).max(9) }),
       run: ({ box }, context) => {
-        const [left, top, right, bottom] = box as [number, number, number, number];
-        if (right <= left || bottom <= top) throw new Error('the box is empty');
-        Object.assign(gazeOf(context), { box: [left, top, right, bottom], turn: 0 });
+        Object.assign(gazeOf(context), { box, turn: 0 });
         return see(context);
       },
     }),
     tool({
       name: 'rotate',
-      description: 'Turns what is seen, clockwise.',
+      description: 'Turns it.',
       input: z.object({ angle: z.union([z.literal(90), z.literal(180), z.literal(270)]) }),
       run: ({ angle }, context) => {
         const gaze = gazeOf(context);
@@ -72,7 +71,7 @@ export function createLooker({ hasTools = true, isBlind = false }: LookerOptions
       {
         role: 'user',
         content: [
-          { type: 'image', image: await image(shown(() => view(scene, box))) },
+          { type: 'image', image: await image(shown(scene, box, 0)) },
           { type: 'text', text: question },
         ],
       },
@@ -98,7 +97,7 @@ export const LIMITS: Partial<Limits> = {
 
 export const askFor = (scene: Scene, asked: number): Look => ({
   scene,
-  box: WHOLE,
-  question: `Which digit is on the ${scene.cards[asked]!.colour} card?`,
+  box: 'whole',
+  question: `Which digit is on ${scene.cards[asked]!.colour}?`,
   answer: String(scene.cards[asked]!.digit),
 });
