@@ -47,6 +47,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/torch.md', 'PyTorch trainer'],
       ['docs/torch-protocol.md', 'Its protocol'],
       ['docs/slurm.md', 'Slurm'],
+      ['docs/containers.md', 'Containers'],
       ['docs/tinker.md', 'Rented training'],
       ['docs/scheduling.md', 'Scheduling'],
       ['docs/tokens.md', 'Tokens'],

@@ -137,7 +137,7 @@ SlurmctldHost=${HEAD}(${NETWORK}.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=${folder}/munge.socket
+AuthInfo=socket=${folder}/munge.socket,cred_expire=15
 CredType=cred/munge
 MailProg=/bin/true
 StateSaveLocation=${folder}/state

@@ -42,9 +42,11 @@ beforeAll(async () => {
     runDir: join(folder, 'run'),
     control: ['control', 'train', "it's.yaml"],
     resume: false,
-    servers: { replicas: 5, perNode: 2, gpus: 4, command: ['vllm', 'serve'], environment: { A: 'b c' } },
-    trainer: { nodes: 2, ranksPerNode: 8, onGpus: true, python: ['python'], words: [] },
-    gpusPerNode: 8,
+    servers: {
+      ...{ replicas: 5, perNode: 2, gpusEach: 4, gpusPerNode: 8 },
+      ...{ command: ['vllm', 'serve'], environment: { A: 'b c' } },
+    },
+    trainer: { nodes: 2, ranksPerNode: 8, gpusPerNode: 8, python: ['python'], words: [] },
     heterogeneous: false,
     warnSeconds: 85,
     sbatch: ['--partition=gpu'],
@@ -125,7 +127,7 @@ test('a heterogeneous job has a group of nodes for each part', () => {
   const { trainer: _, ...alone } = plan;
   const script = slurmScript(template, { ...alone, heterogeneous: true });
   expect(script).toContain(
-    '#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --exclusive\n#SBATCH hetjob\n#SBATCH --nodes=3',
+    '#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --exclusive\n#SBATCH --partition=gpu\n#SBATCH hetjob\n#SBATCH --nodes=3',
   );
   expect(script).toContain('on_replica=(--het-group=1)');
   expect(script).toContain('trainer_hosts=() on_trainer=()');

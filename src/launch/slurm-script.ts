@@ -10,11 +10,13 @@ export interface SlurmPlan {
   /** Starts the control plane; words for addresses are added on the cluster. */
   readonly control: readonly string[];
   readonly resume: boolean;
-  /** Inference servers, each `gpus` large; absent where the run samples in its own process. */
+  /** Inference servers; absent where the run samples in its own process. */
   readonly servers?: {
     readonly replicas: number;
     readonly perNode: number;
-    readonly gpus: number;
+    /** GPUs of one; 0: it runs on CPUs. */
+    readonly gpusEach: number;
+    readonly gpusPerNode: number;
     readonly command: readonly string[];
     readonly environment: Readonly<Record<string, string>>;
     /** For an engine that does not read its key from the environment. */
@@ -24,11 +26,10 @@ export interface SlurmPlan {
   readonly trainer?: {
     readonly nodes: number;
     readonly ranksPerNode: number;
-    readonly onGpus: boolean;
+    readonly gpusPerNode: number;
     readonly python: readonly string[];
     readonly words: readonly string[];
   };
-  readonly gpusPerNode: number;
   /** Three groups of nodes in one heterogeneous job, instead of one allocation that is split. */
   readonly heterogeneous: boolean;
   /** Seconds before the time limit at which the job is told to save. */
@@ -65,25 +66,21 @@ function nodesOf({ servers, trainer, heterogeneous }: SlurmPlan) {
 
 function directives(plan: SlurmPlan): string {
   const { control, trainers, replicas } = nodesOf(plan);
-  const { gpusPerNode, trainer, servers } = plan;
+  const gpus = { servers: plan.servers?.gpusPerNode ?? 0, trainer: plan.trainer?.gpusPerNode ?? 0 };
   const lines = [
     `--job-name=${plan.name}`,
     `--output=${plan.runDir}/launch/job-%j.log`,
     '--open-mode=append',
     '--requeue',
     `--signal=B:USR1@${plan.warnSeconds}`,
-    ...plan.sbatch,
   ];
   const group = (count: number, each: number) => [
     `--nodes=${count}`,
     '--ntasks-per-node=1',
     '--exclusive',
     ...(each > 0 ? [`--gres=gpu:${each}`] : []),
+    ...plan.sbatch, // groups of a heterogeneous job inherit nothing from the first
   ];
-  const gpus = {
-    servers: servers && servers.gpus > 0 ? gpusPerNode : 0,
-    trainer: trainer?.onGpus ? gpusPerNode : 0,
-  };
   if (!plan.heterogeneous) {
     lines.push(...group(control + trainers + replicas, Math.max(gpus.servers, gpus.trainer)));
     return lines.map((line) => `#SBATCH ${line}`).join('\n');
@@ -108,7 +105,7 @@ function settings(plan: SlurmPlan): string {
     `control_command=${list(plan.control)}`,
     `resume=${plan.resume ? '--resume' : ''}`,
     `replicas=${servers?.replicas ?? 0} replicas_per_node=${servers?.perNode ?? 1}`,
-    `gpus_per_node=${plan.gpusPerNode} gpus_per_replica=${servers?.gpus ?? 0}`,
+    `gpus_per_node=${servers?.gpusPerNode ?? 0} gpus_per_replica=${servers?.gpusEach ?? 0}`,
     `replica_environment=${list(environment)}`,
     `replica_command=${list(servers?.command ?? [])}`,
     `replica_key_flag=${servers?.keyFlag ?? ''}`,

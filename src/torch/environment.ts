@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError } from '../errors.ts';
 
 /** Versions that the proofs ran with. Newer ones may work; the worker says which it has. */
-const PACKAGES = ['torch==2.13.0', 'transformers==5.17.0', 'safetensors==0.8.0', 'numpy>=1.26,<3'];
+export const PACKAGES = ['torch==2.13.0', 'transformers==5.17.0', 'safetensors==0.8.0', 'numpy>=1.26,<3'];
 /** PyTorch's own index has builds without CUDA, a tenth of the size. */
 const CPU_INDEX = 'https://download.pytorch.org/whl/cpu';
 
