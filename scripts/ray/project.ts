@@ -1,6 +1,6 @@
 /** The quick start's short variant as a project that can be launched: a folder with a run as data, its tool and its reward. */
-import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { stringify } from 'yaml';
 import { createProblems, type Problem } from '../../examples/quickstart/problems.ts';
 import { RECIPES } from '../../examples/quickstart/recipe.ts';
@@ -26,6 +26,7 @@ const row = ({ question, answer }: Problem) =>
 export function writeProject(options: ProjectOptions): string {
   const { folder, model, seed, steps, tasksPerStep, attemptsPerTask, python } = options;
   mkdirSync(folder, { recursive: true });
+  symlinkSync(resolve('node_modules'), join(folder, 'node_modules')); // it does not travel with a job
   for (const file of ['solver.ts', 'calculate.ts'])
     copyFileSync(join('examples/quickstart', file), join(folder, file));
   copyFileSync('scripts/ray/reward.ts', join(folder, 'reward.ts'));

@@ -105,9 +105,8 @@ export function planRun(run: RunToPlan): Plan {
   };
 }
 
-/** On a shared disk beside the run directory; else on the trainer's node, from where it is brought. */
-const weightsDirectory = ({ sharedDisk, runDir, id }: RunToPlan) =>
-  sharedDisk ? `${runDir}.weights` : `/tmp/rollcall-weights-${id}`;
+/** Beside the run directory: on the shared disk, or on the node of the trainer, from where it is brought. */
+const weightsDirectory = ({ runDir }: RunToPlan) => `${runDir}.weights`;
 
 function programsOf({ layout, trainer, server }: RunToPlan, place: string, rollcall: readonly string[]) {
   const torch = [
