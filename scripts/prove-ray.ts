@@ -24,12 +24,14 @@ import { type Aim, atMost, conclude, holds } from './verdict.ts';
 
 const flags = readFlags(
   { seed: '1', steps: '8', stages: 'same,kills,head,apart,vllm', runs: 'runs/prove-ray', verbose: false },
-  { steps: '6', stages: 'same,kills,apart' },
+  { stages: 'same,kills,apart' },
 );
 const seed = Number(flags.seed);
 const steps = Number(flags.steps);
 const TASKS = 16;
 const ATTEMPTS = 4;
+/** About how long a step takes here. */
+const STEP_MS = 4000;
 const clock = realClock();
 const random = createRandom(seed);
 const say = (line: string) => console.error(line);
@@ -182,7 +184,6 @@ const BLOWS: readonly Blow[] = [
   {
     what: 'a raylet',
     strike: (cluster) => {
-      // The last node was added after the first three: it takes what the lost one held.
       const node = 1 + random.integer(2);
       process.kill(cluster.raylet(node), 'SIGKILL');
       return `the raylet of node ${node}`;
@@ -191,53 +192,50 @@ const BLOWS: readonly Blow[] = [
   killOne('the control plane', 'rollcall.js train'),
 ];
 
-/** One blow a step from step 1 on, at a random moment of the step that follows. */
+/** One blow at a time, each at a random moment of the step after the one that ended. */
 async function proveKills(): Promise<void> {
   const expected = await inOneProcess();
   const runDir = fresh('kills');
   await withCluster('b', {}, async (cluster) => {
-    const rows: Record<string, unknown>[] = [];
+    const rows: Row[] = [];
     const waiting = [...BLOWS];
-    let last = clock.now();
-    let stepMs = 0;
+    let struck: Promise<void> | undefined;
     const onLine = (line: string) => {
       if (!/^step \d/.test(line)) return;
-      stepMs = clock.now() - last;
-      last = clock.now();
       const row = rows.at(-1);
-      if (row && row['recoveredS'] === undefined && clock.now() > Number(row['atMs']))
-        row['recoveredS'] = Math.round((clock.now() - Number(row['atMs'])) / 1000);
-      const blow = waiting.shift();
-      if (blow) void strike(blow, cluster, random.next() * Math.min(stepMs, 8000), rows, line);
+      if (row) row.seconds ??= Math.round((clock.now() - row.atMs) / 1000);
+      if (struck || waiting.length === 0) return;
+      struck = strike(waiting.shift()!, cluster, line, rows).finally(() => {
+        struck = undefined;
+      });
     };
     const ended = await launchOn(cluster, runDir, [], onLine);
     show(holds('kills: all four were struck', rows.length === BLOWS.length, rows.length));
     const found = await showWhole('kills', ended, runDir);
     showSame('kills', found, expected);
     console.log('\n| killed | after | which | until the next step ended |\n| --- | --- | --- | ---: |');
-    for (const row of rows)
-      console.log(`| ${row['what']} | ${row['after']} | ${row['which']} | ${row['recoveredS'] ?? '–'} s |`);
+    for (const { what, after, which, seconds } of rows)
+      console.log(`| ${what} | ${after} | ${which} | ${seconds ?? '–'} s |`);
     console.log();
     figures['kills'] = { rows, rewards: found.rewards, seconds: ended.seconds };
   });
 }
 
-async function strike(
-  blow: Blow,
-  cluster: RayNodes,
-  afterMs: number,
-  rows: Record<string, unknown>[],
-  line: string,
-) {
-  await sleep(clock, afterMs);
-  const row: Record<string, unknown> = { what: blow.what, after: line.split('  ')[0], atMs: clock.now() };
-  try {
-    row['which'] = blow.strike(cluster);
-    rows.push(row);
-    say(`  --- SIGKILL: ${blow.what}, ${row['which']}`);
-  } catch (error) {
-    say(`  --- ${blow.what} could not be killed: ${String(error)}`);
-  }
+interface Row {
+  readonly what: string;
+  readonly after: string;
+  readonly which: string;
+  readonly atMs: number;
+  /** Until the next step ended. */
+  seconds?: number;
+}
+
+/** At a random moment of the step that follows a line. */
+async function strike(blow: Blow, cluster: RayNodes, line: string, rows: Row[]): Promise<void> {
+  await sleep(clock, random.next() * STEP_MS);
+  const which = blow.strike(cluster);
+  rows.push({ what: blow.what, after: line.split('  ')[0]!, which, atMs: clock.now() });
+  say(`  --- SIGKILL: ${blow.what}, ${which}`);
 }
 
 /** With the head's raylet the whole cluster goes, and the job with it. */

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 from ray.util.placement_group import PlacementGroup, placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -53,8 +53,11 @@ class Spot:
             max_concurrency=CALLS_AT_ONCE,
         ).remote(self.plan["rollcall"])
         self.found: dict[str, Any] | None = None
-        self.coming = self.actor.describe.remote(self.place["programs"], self.plan["paths"])
         self.polling: Any = None
+        self.ask()
+
+    def ask(self) -> None:
+        self.coming = self.actor.describe.remote(self.place["programs"], self.plan["paths"])
 
 
 class Child:
@@ -124,6 +127,10 @@ class Driver:
                 self.await_place(spot)
             else:
                 self.poll(spot)
+        except ActorUnavailableError:
+            # Ray does not know yet whether it is lost.
+            if spot.found is None:
+                spot.ask()
         except RayActorError as error:
             say(f"{spot.name} is lost ({str(error).splitlines()[0]}); it is placed again")
             for child in self.children(spot):
