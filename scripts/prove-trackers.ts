@@ -1,7 +1,9 @@
 /**
  * Sends a real run to the real readers and compares what they say with metrics.jsonl. `--quick` changes nothing.
  * MLflow's own server and client, TensorBoard's reader and the `wandb` package are installed from PyPI into a
- * temporary environment (or taken from ROLLCALL_TRACKERS_VENV).
+ * temporary environment (or taken from ROLLCALL_TRACKERS_VENV); `weave` into ~/.cache/rollcall/weave.
+ *
+ *   npm run prove trackers [-- --only weave]
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
@@ -13,6 +15,8 @@ import { agent, arrayDataset, embedded, reward, type StepReport, train } from 'r
 import { mlflow, mlflowTraces, tensorboard, wandb } from 'rollcall/trackers';
 import { tinyModel } from '../test/tiny-model.ts';
 import { type WandbState, wandbStandIn } from '../test/trackers-stand-ins.ts';
+import { readFlags } from './flags.ts';
+import { compareWeave } from './trackers/weave.ts';
 import { conclude, holds } from './verdict.ts';
 
 type Letter = { letter: string };
@@ -23,6 +27,13 @@ const results: Record<string, boolean> = {};
 function check(name: string, holds: boolean): void {
   results[name] = holds;
   console.log(holds ? 'ok     ' : 'FAILED ', name);
+}
+
+const { only } = readFlags({ only: 'weave,trackers' }, {});
+const weave = only.includes('weave') ? await compareWeave(check) : undefined;
+if (!only.includes('trackers')) {
+  conclude(aims(), { versions: [weave] });
+  process.exit();
 }
 
 const bin = join(await environment(), 'bin');
@@ -42,10 +53,11 @@ try {
   await stop(server);
   await bias.close();
 }
-conclude(
-  Object.entries(results).map(([name, passed]) => holds(name, passed)),
-  { versions },
-);
+conclude(aims(), { versions: [...versions, weave] });
+
+function aims() {
+  return Object.entries(results).map(([name, passed]) => holds(name, passed));
+}
 
 async function prove(): Promise<void> {
   const runDir = join(folder, 'run');

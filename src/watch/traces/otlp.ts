@@ -29,6 +29,8 @@ export interface TraceTarget {
   /** Where the traces are stored: trace ids are unique there, so the same run has other ids elsewhere. */
   readonly place: string;
   headers(): Promise<Readonly<Record<string, string>>>;
+  /** The spans of one trajectory in this place's own words. */
+  adapt?(spans: readonly TraceSpan[]): readonly TraceSpan[];
   /** Called after a post. */
   sent?(traceIds: readonly string[], signal: AbortSignal): Promise<void>;
   close?(signal: AbortSignal): Promise<void>;
@@ -79,7 +81,8 @@ export function traceTracker(
     trace: async (trajectories, signal) => {
       const spans: TraceSpan[] = [];
       for (const scored of trajectories) {
-        spans.push(...trajectorySpans(scored, context));
+        const own = trajectorySpans(scored, context);
+        spans.push(...(target.adapt?.(own) ?? own));
         await setImmediate(); // the work of running trajectories comes first
       }
       const body = encode(spans);

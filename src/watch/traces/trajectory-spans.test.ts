@@ -70,7 +70,7 @@ test('a trajectory is a root and a child per span, each with what happened in it
     'rollcall.sample_index': 7,
     'rollcall.attempt': 1,
     'rollcall.end': 'truncated: tokens',
-    'rollcall.reward.right': 0.5,
+    'rollcall.rewards.right': 0.5,
     'mlflow.traceTag.experiment_name': 'first',
     'mlflow.traceTag.validate': 'false',
     'gen_ai.input.messages': '[{"role":"user","parts":[{"type":"text","content":"who?"}]}]',

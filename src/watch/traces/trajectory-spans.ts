@@ -95,7 +95,13 @@ function rootAttributes(
     'rollcall.turns': trajectory.turns.length,
     'rollcall.tokens': segments.reduce((sum, { ids }) => sum + ids.length, 0),
     ...(reward === undefined ? {} : { 'rollcall.reward': reward }),
-    ...Object.fromEntries(Object.entries(rewards).map(([name, value]) => [`rollcall.reward.${name}`, value])),
+    ...Object.fromEntries(
+      // Weave reads dots as a tree, and refuses a span in which one attribute would be another's branch.
+      Object.entries(rewards).map(([name, value]) => [
+        `rollcall.rewards.${name.replaceAll('.', '_')}`,
+        value,
+      ]),
+    ),
     ...Object.fromEntries(
       Object.entries(tags).map(([key, value]) => [`mlflow.traceTag.${key}`, String(value)]),
     ),
