@@ -8,6 +8,7 @@ import type { LaunchRecipe } from '../inference/engine.ts';
 import { engineNamed } from '../inference/engines.ts';
 import { launchCommands } from '../inference/launch-commands.ts';
 import { type LayoutRequest, layOut } from '../launch/layout.ts';
+import { kubeRayManifest, MOUNTED } from '../launch/manifest.ts';
 import { ENTRYPOINT, PLAN_FILE, planRun, RUN_FILE, type RunToPlan, runFile } from '../launch/plan.ts';
 import { filesBelow } from '../launch/working-directory.ts';
 import { type ZipEntry, zipOf } from '../launch/zip.ts';
@@ -35,6 +36,8 @@ interface RayFlags extends ClusterFlags {
   readonly secret: readonly string[];
   readonly sharedDisk: boolean;
   readonly attach?: boolean;
+  readonly kuberay?: string;
+  readonly claim?: string;
   readonly dryRun?: boolean;
 }
 
@@ -65,6 +68,12 @@ export function registerRay(launch: Command): void {
     .option('--no-shared-disk', 'nodes share no disk: weights are copied, checkpoints stay with the trainer')
     .option('--attach', 'follow the job until it ends')
     .option('--dry-run', 'print the plan as JSON; submit nothing')
+    .option('--kuberay <image>', 'print a RayJob for KubeRay that uses this image; submit nothing', notEmpty)
+    .option(
+      '--claim <name=path>',
+      'with --kuberay: a claim on a volume that all nodes write to, and where',
+      notEmpty,
+    )
     .addHelpText('after', EXAMPLES)
     .action(launchRay);
 }
@@ -88,6 +97,20 @@ async function launchRay(words: readonly string[], flags: RayFlags): Promise<voi
   const plan = planRun(run);
   if (flags.dryRun) {
     console.log(JSON.stringify(plan, null, 2));
+    return;
+  }
+  if (flags.kuberay !== undefined) {
+    console.log(
+      kubeRayManifest({
+        plan,
+        run: runFile(run, directory),
+        image: flags.kuberay,
+        workingDirectory: flags.workingDir,
+        volume: volumeOf(flags),
+        python: flags.python,
+        environment: environmentOf({ ...flags, secret: [] }),
+      }),
+    );
     return;
   }
   const cluster = rayCluster(flags);
@@ -146,6 +169,7 @@ export function runToPlan({ options, values, given }: ResolvedRun, flags: RayFla
     secrets: flags.secret,
     rollcall: flags.rollcall,
     node: flags.node,
+    file: flags.kuberay === undefined ? RUN_FILE : `${MOUNTED}/run.yaml`,
     trainer: isTorch ? trainer.options : undefined,
     server: engine ? serverProcess(options, engine, flags) : { engine: servers.engine, program: [] },
   };
@@ -196,8 +220,19 @@ function serverProcess({ servers, model }: DescribedRun, engine: PlacedEngine, f
   return { engine: engine.name, program: says, words, environment };
 }
 
+function volumeOf({ claim, sharedDisk }: RayFlags) {
+  if (claim === undefined) {
+    if (sharedDisk)
+      throw new ConfigError('--claim is missing; give NAME=PATH of a volume claim, or --no-shared-disk');
+    return undefined;
+  }
+  const [, name, path] = /^([\w.-]+)=(\/.*)$/.exec(claim) ?? [];
+  if (name === undefined) throw new ConfigError(`--claim is ${claim}; use NAME=PATH, the path absolute`);
+  return { claim: name, path: path! };
+}
+
 /** What the cluster's processes are told by their environment. Names of secrets are printed, values never. */
-function environmentOf({ env, secret }: RayFlags): Record<string, string> {
+function environmentOf({ env, secret }: Pick<RayFlags, 'env' | 'secret'>): Record<string, string> {
   const environment: Record<string, string> = {};
   for (const pair of env) {
     const [, name, value] = /^(\w+)=(.*)$/s.exec(pair) ?? [];

@@ -48,6 +48,8 @@ export interface RunToPlan {
   /** On the cluster. */
   readonly rollcall: string;
   readonly node: string;
+  /** Where the control plane reads the run, on the cluster. */
+  readonly file: string;
   /** Absent: this process trains. */
   readonly trainer: Values | undefined;
   /** Absent: they are not placed here. */
@@ -89,7 +91,7 @@ export function planRun(run: RunToPlan): Plan {
     control: {
       place: layout.control,
       words: [
-        ...[...program, 'train', RUN_FILE],
+        ...[...program, 'train', run.file],
         ...(hasServers ? ['servers.urls=@SERVERS@'] : []),
         ...(run.trainer ? ['trainer.options.url=@TRAINER@'] : []),
         ...(needsBringing ? ['servers.bring=@BRING@'] : []),
