@@ -8,7 +8,7 @@ class Saving:
     """The thread ends with the process: a folder that it was writing keeps its partial names, which nothing reads."""
 
     def __init__(self, write: Callable[[], None]):
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self.write = write
         self.thread = threading.Thread(target=self.run, name="checkpoint", daemon=True)
         self.thread.start()
@@ -16,7 +16,7 @@ class Saving:
     def run(self) -> None:
         try:
             self.write()
-        except Exception as error:  # told by the next call that asks
+        except BaseException as error:  # told by the next call that asks; torch's CheckpointException is no Exception
             self.error = error
 
     @property

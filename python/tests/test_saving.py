@@ -81,3 +81,16 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path):
         with pytest.raises(WorkerError, match="could not be written"):
             wait_until_written(worker)
         worker.step(golden)
+
+
+def test_an_optimizer_state_that_is_cut_is_told(tmp_path):
+    golden = read_golden("llama")
+    with Worker() as worker:
+        open_policy(worker, golden)
+        worker.step(golden)
+        worker.call("save", model="policy", directory=str(tmp_path))
+        for part in (tmp_path / "trainer" / "optimizer").glob("*.distcp"):
+            part.write_bytes(part.read_bytes()[:10])
+        with pytest.raises(WorkerError, match="cannot be read"):
+            worker.call("load", model="policy", directory=str(tmp_path))
+        worker.step(golden)

@@ -1,37 +1,26 @@
-import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
+import type { FileToHash } from './checksum-worker.ts';
+import { type Checksum, hashFile } from './hash-file.ts';
+import { startWorker } from './worker.ts';
+import { type WorkerPool, workerPool } from './worker-pool.ts';
 
-/** What a file must be: its size, and the SHA-256 of its bytes, as `sha256sum` prints it. */
-export interface Checksum {
-  readonly bytes: number;
-  readonly sha256: string;
-}
+export type { Checksum } from './hash-file.ts';
 
-/** Few enough that hashing them does not hold up others, and enough that reading is not slow. */
-const BYTES_AT_ONCE = 1 << 20;
+/** From this size on a thread of its own hashes a file: a gigabyte takes a second, in which the run must answer. */
+const LARGE_BYTES = 64 << 20;
+/** Threads for large files, such as the parts of a checkpoint. */
+const THREADS = 4;
+let threads: WorkerPool | undefined;
 
 /** Reads a file once. With `sync` its bytes are on the disk when this resolves. */
 export async function checksumOf(
   path: string,
   { sync = false }: { readonly sync?: boolean } = {},
 ): Promise<Checksum> {
-  const file = await open(path, 'r');
-  try {
-    if (sync) await file.sync();
-    const hash = createHash('sha256');
-    const { size } = await file.stat();
-    const buffer = Buffer.allocUnsafe(Math.max(1, Math.min(size, BYTES_AT_ONCE)));
-    let bytes = 0;
-    while (bytes < size) {
-      const { bytesRead } = await file.read(buffer, 0, buffer.length, bytes);
-      if (bytesRead === 0) break;
-      hash.update(buffer.subarray(0, bytesRead));
-      bytes += bytesRead;
-    }
-    return { bytes, sha256: hash.digest('hex') };
-  } finally {
-    await file.close();
-  }
+  const { size } = await stat(path);
+  if (size < LARGE_BYTES) return hashFile(path, sync);
+  threads ??= workerPool(() => startWorker('./checksum-worker', import.meta.url), THREADS);
+  return threads.ask<Checksum>({ path, sync } satisfies FileToHash, {});
 }
 
 /** What is wrong with a file, or undefined. */

@@ -23,7 +23,8 @@ export async function writeManifest(folder: string): Promise<void> {
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
     .sort();
-  for (const path of paths) files[within(folder, path)] = await checksumOf(path, { sync: true });
+  const checksums = await Promise.all(paths.map((path) => checksumOf(path, { sync: true })));
+  for (const [at, path] of paths.entries()) files[within(folder, path)] = checksums[at]!;
   for (const entry of entries) {
     if (entry.isDirectory()) await syncFolder(join(entry.parentPath, entry.name));
   }
@@ -48,16 +49,14 @@ export async function checkManifest(
     if (isMissing(error)) return 'none';
     return { faults: [`${NAME} cannot be read: ${(error as Error).message}`], files: 0, bytes: 0 };
   }
-  const faults: string[] = [];
-  let bytes = 0;
-  for (const [name, checksum] of Object.entries(manifest.files)) {
-    const path = join(folder, name);
-    const fault =
-      thoroughness === 'checksums' ? await differsFrom(path, checksum) : await sizeDiffers(path, checksum);
-    if (fault !== undefined) faults.push(`${name} ${fault}`);
-    bytes += checksum.bytes;
-  }
-  return { faults, files: Object.keys(manifest.files).length, bytes };
+  const files = Object.entries(manifest.files);
+  const differs = thoroughness === 'checksums' ? differsFrom : sizeDiffers;
+  const found = await Promise.all(files.map(([name, checksum]) => differs(join(folder, name), checksum)));
+  return {
+    faults: files.flatMap(([name], at) => (found[at] === undefined ? [] : [`${name} ${found[at]}`])),
+    files: files.length,
+    bytes: files.reduce((sum, [, { bytes }]) => sum + bytes, 0),
+  };
 }
 
 async function sizeDiffers(path: string, { bytes }: Checksum): Promise<string | undefined> {
