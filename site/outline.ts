@@ -48,6 +48,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/torch-protocol.md', 'Its protocol'],
       ['docs/slurm.md', 'Slurm'],
       ['docs/containers.md', 'Containers'],
+      ['docs/scale.md', 'Scale'],
       ['docs/tinker.md', 'Rented training'],
       ['docs/scheduling.md', 'Scheduling'],
       ['docs/tokens.md', 'Tokens'],

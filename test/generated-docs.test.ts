@@ -10,6 +10,7 @@ import {
   withMeasured,
 } from '../scripts/quickstart-page.ts';
 import { quickstartStamp } from '../scripts/quickstart-stamp.ts';
+import { MODELS, SCALE_PAGE, syncSeconds, withTables } from '../scripts/scale-page.ts';
 
 test('docs/from-verl.md is what the table of keys says', () => {
   expect(readFileSync(FROM_VERL, 'utf8')).toBe(renderFromVerl());
@@ -17,6 +18,18 @@ test('docs/from-verl.md is what the table of keys says', () => {
 
 test('docs/options.md is what the schema says', () => {
   expect(readFileSync(OPTIONS_PAGE, 'utf8')).toBe(renderOptionsPage());
+});
+
+test('the computed tables of docs/scale.md are what their inputs give', () => {
+  const page = readFileSync(SCALE_PAGE, 'utf8');
+  expect(page).toBe(withTables(page));
+});
+
+test('by hand: 70B in bf16 is 141.2 GB, and 32 servers read it 32 times at 20 GB/s', () => {
+  const { files, copied, group } = syncSeconds(MODELS.find(({ name }) => name === '70B')!, 32);
+  expect(files).toBeCloseTo((33 * 141.2) / 20, 6);
+  expect(copied).toBeCloseTo(90.368, 6);
+  expect(group).toBeCloseTo(2.824, 6);
 });
 
 test('the quick start pages show what was measured, and say truly whether the code has changed since', () => {

@@ -58,7 +58,7 @@ for await (const { metrics } of train({
       half = now;
       say({ moment: 'rollout', step: now });
     }
-    if (phase === 'training' && done === 1) say({ moment: 'training', step: now });
+    if (phase === 'training' && done < total) say({ moment: 'training', step: now });
   },
 })) {
   say({ metrics });
