@@ -1,24 +1,28 @@
 /**
  * Speed of the embedded engine, alone or interleaved with PyTorch on the same shapes.
  * `--against torch --python PATH --threads N --rounds N --kernels wasm --sizes 1M,11M`
+ * `--images` measures a model that sees instead, with the same flags.
  */
 
 import { readFileSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
 import { readFlags } from '../scripts/flags.ts';
 import { atLeast, atMost, conclude } from '../scripts/verdict.ts';
+import { defaultPython } from '../src/torch/environment.ts';
 import { benchGeneration } from './engine/generation.ts';
+import { benchImages } from './engine/images.ts';
 import { TorchPeer } from './engine/torch-peer.ts';
 import { benchTraining, type TrainingBench } from './engine/training.ts';
 
 const values = readFlags(
   {
     against: '',
-    python: process.env.PYTHON ?? 'python3',
+    python: process.env.PYTHON ?? defaultPython(),
     threads: String(availableParallelism()),
     rounds: '5',
     kernels: '',
     sizes: '1M,11M,26M',
+    images: false,
   },
   { rounds: '2', sizes: '1M,11M' },
 );
@@ -28,10 +32,15 @@ const TORCH_AIMS: Readonly<Record<string, { readonly figure: string; readonly le
   'training 1M': { figure: 'ratioTrain1M', least: 1.5 },
   'training 11M': { figure: 'ratioTrain11M', least: 1.1 },
   'generation 1M at 32 requests': { figure: 'ratioGenerate1MAt32', least: 4 },
+  'training with images': { figure: 'ratioTrainImages', least: 1 },
+  'generation with images at 32 requests': { figure: 'ratioGenerateImages', least: 3 },
 };
 
 const threads = Number(values.threads);
-const torch = values.against === 'torch' ? new TorchPeer(values.python) : undefined;
+const torch =
+  values.against === 'torch'
+    ? new TorchPeer(values.python, values.images ? 'torch_vision' : 'torch_engine')
+    : undefined;
 console.log(
   `node ${process.version}, ${cpus()[0]?.model}, ${threads} threads; vector units: ${vectorUnits()}`,
 );
@@ -41,10 +50,12 @@ const options: TrainingBench = {
   threads,
   rounds: Number(values.rounds),
   kernels: values.kernels === 'wasm' || values.kernels === 'native' ? values.kernels : undefined,
-  sizes: values.sizes.split(','),
+  sizes: values.images ? [] : values.sizes.split(','),
   torch,
 };
-const figures = { ...(await benchTraining(options)), ...(await benchGeneration(options)) };
+const figures = values.images
+  ? await benchImages(options)
+  : { ...(await benchTraining(options)), ...(await benchGeneration(options)) };
 await torch?.close();
 
 const rounded = (entries: readonly [string, number][]) =>
@@ -73,7 +84,9 @@ conclude(
       .map(([name, value]) => atMost(name, value, 10)),
     ...(torch
       ? Object.entries(TORCH_AIMS)
-          .filter(([name]) => options.sizes.some((size) => name.includes(` ${size}`)))
+          .filter(([name]) =>
+            (values.images ? ['images'] : options.sizes).some((size) => name.includes(` ${size}`)),
+          )
           .map(([name, { figure, least }]) => atLeast(`${name} against torch`, all[figure], least))
       : []),
   ],

@@ -8,8 +8,8 @@ export class TorchPeer {
   readonly #process: ChildProcess;
   readonly #lines: AsyncIterator<string>;
 
-  constructor(python: string) {
-    const script = fileURLToPath(new URL('../peers/torch_engine.py', import.meta.url));
+  constructor(python: string, peer: 'torch_engine' | 'torch_vision' = 'torch_engine') {
+    const script = fileURLToPath(new URL(`../peers/${peer}.py`, import.meta.url));
     this.#process = spawn(python, ['-W', 'ignore', script], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#lines = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
   }

@@ -11,8 +11,8 @@ const FAVOURITE: Colour = 'yellow';
 const TURNS_UPRIGHT = 0.75;
 const TURNED = 0.25;
 
-const seek = ({ colour, box }: Card) => `Look at ${colour} ${box}.`;
-const zoom = (box: number) => `<tool_call>{"name":"zoom","arguments":{"box": ${box}}}</tool_call>`;
+const zoom = ({ colour, box }: Card) =>
+  `Look at ${colour} ${box}.<tool_call>{"name":"zoom","arguments":{"box": ${box}}}</tool_call>`;
 const rotate = (angle: number) => `<tool_call>{"name":"rotate","arguments":{"angle": ${angle}}}</tool_call>`;
 const says = (answer: string | number) => `The answer is ${answer}.`;
 
@@ -33,7 +33,7 @@ export function createDemonstration(seed: number, index: number): Demonstration<
   return {
     task: askFor(scene, asked),
     replies: [
-      seek(card) + zoom(card.box),
+      zoom(card),
       ...(turns ? [rotate(360 - scene.turn)] : []),
       says(isReadable ? card.digit : random.integer(10)),
     ],
@@ -41,8 +41,8 @@ export function createDemonstration(seed: number, index: number): Demonstration<
 }
 
 /**
- * What looking takes, in questions of their own: to say where a colour is, to name a colour, to read a digit, to turn a card
- * upright first. None of them says which card to zoom on.
+ * What looking takes, in questions of their own: to zoom on a colour that is named, to name one that is seen, to read a digit,
+ * to turn a card upright first. None of them asks for the digit on a card among others.
  */
 export function createDrill(seed: number, index: number): Demonstration<Look> {
   const random = createRandom(hashSeed(seed, 'drill', index));
@@ -54,7 +54,7 @@ export function createDrill(seed: number, index: number): Demonstration<Look> {
     replies: replies.length > 0 ? replies : [says(answer)],
   });
   const kind = random.integer(8);
-  if (kind < 4) return ask('whole', `Where is ${card.colour}?`, card.box, seek(card));
+  if (kind < 4) return ask('whole', `Where is ${card.colour}?`, card.box, zoom(card));
   if (kind === 4) return ask(scene.cards.length === 1 ? 'whole' : card.box, 'Which colour?', card.colour);
   const turn = scene.turn === 0 ? [] : [rotate(360 - scene.turn), says(card.digit)];
   return ask(card.box, 'Which digit?', card.digit, ...turn);

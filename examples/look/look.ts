@@ -23,10 +23,9 @@ export interface LookSetup {
 const engineOf = ({ kernels, say }: Pick<LookSetup, 'kernels' | 'say'>) =>
   embedded({ ...(kernels === undefined ? {} : { kernels }), log: say });
 
-/** A fresh model that sees, taught to read by drills and to look by clumsy demonstrations; its folder. */
-export async function warmStart(setup: LookSetup): Promise<string> {
-  const { seed, recipe, directory } = setup;
-  const [fresh, warm] = [join(directory, 'fresh-model'), join(directory, 'warm-start')];
+/** A model that sees, with random weights; its folder. */
+export async function createLookModel({ seed, recipe, directory }: LookSetup): Promise<string> {
+  const fresh = join(directory, 'fresh-model');
   await rm(fresh, { recursive: true, force: true });
   await writeTokenizer(join(fresh, 'tokenizer'));
   createModel({
@@ -39,6 +38,14 @@ export async function warmStart(setup: LookSetup): Promise<string> {
     vision: VISION,
   });
   await rm(join(fresh, 'tokenizer'), { recursive: true });
+  return fresh;
+}
+
+/** A fresh model, taught to read and to find by drills and to look by clumsy demonstrations; its folder. */
+export async function warmStart(setup: LookSetup): Promise<string> {
+  const { recipe, directory } = setup;
+  const warm = join(directory, 'warm-start');
+  const fresh = await createLookModel(setup);
   await learn(setup, fresh, warm, [
     { kind: 'drills', first: 0, count: recipe.drills, pace: PACES.drills, create: createDrill },
     {

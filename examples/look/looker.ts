@@ -47,7 +47,7 @@ export function createLooker({ hasTools = true, isBlind = false }: LookerOptions
   const tools: Tool[] = [
     tool({
       name: 'zoom',
-      description: 'Shows a box.',
+      description: 'box',
       input: z.object({ box: z.int().min(1).max(9) }),
       run: ({ box }, context) => {
         Object.assign(gazeOf(context), { box, turn: 0 });
@@ -56,7 +56,7 @@ export function createLooker({ hasTools = true, isBlind = false }: LookerOptions
     }),
     tool({
       name: 'rotate',
-      description: 'Turns it.',
+      description: 'angle',
       input: z.object({ angle: z.union([z.literal(90), z.literal(180), z.literal(270)]) }),
       run: ({ angle }, context) => {
         const gaze = gazeOf(context);

@@ -18,21 +18,21 @@ export type Variant = 'full' | 'quick' | 'tiny';
 
 const FULL: Recipe = {
   size: '1m',
-  drills: 28_000,
-  demonstrations: 5_000,
-  steps: 40,
-  tasksPerStep: 16,
+  drills: 32_000,
+  demonstrations: 4_000,
+  steps: 80,
+  tasksPerStep: 32,
   attemptsPerTask: 8,
-  learningRate: 5e-4,
+  learningRate: 7e-4,
   looks: { validation: 96, test: 300 },
-  evaluateEvery: 10,
+  evaluateEvery: 20,
 };
 
 export const RECIPES: Readonly<Record<Variant, Recipe>> = {
   full: FULL,
   quick: {
     ...FULL,
-    steps: 30,
+    steps: 60,
     looks: { validation: 48, test: 150 },
   },
   /** For tests: every part runs, nothing is learned. */
@@ -49,7 +49,7 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
 };
 
 export const PACES = {
-  drills: { batch: 16, learningRate: 2e-3, finalShare: 0.3, warmupSteps: 20 },
+  drills: { batch: 16, learningRate: 2e-3, finalShare: 0.1, warmupSteps: 20 },
   demonstrations: { batch: 16, learningRate: 1e-3, finalShare: 0.05, warmupSteps: 20 },
   more: { batch: 16, learningRate: 3e-4, finalShare: 0.15, warmupSteps: 0 },
 } as const satisfies Record<string, Pace>;

@@ -5,7 +5,7 @@ import { COLOURS } from './scene.ts';
 
 /** Everything that is said, for the words of the tokenizer. */
 const TEXTS: readonly string[] = [
-  'system\nTools: zoom: Shows a box. rotate: Turns it.',
+  'system\nTools: zoom box rotate angle',
   'user\nassistant\ntool\n',
   'Which digit is on red? Which digit? Which colour? Where is red?',
   'The answer is 6.',
@@ -18,7 +18,7 @@ const VISION = ['<|vision_start|>', '<|image_pad|>', '<|vision_end|>'];
 
 /** As the quick start's, with images where messages show them. */
 const CHAT_TEMPLATE = [
-  "{%- if tools %}{{- '<|im_start|>system\\nTools:' }}{%- for tool in tools %}{{- ' ' + tool.function.name + ': ' + tool.function.description }}{%- endfor %}",
+  "{%- if tools %}{{- '<|im_start|>system\\nTools:' }}{%- for tool in tools %}{{- ' ' + tool.function.name + ' ' + tool.function.description }}{%- endfor %}",
   "{{- '<|im_end|>\\n' }}{%- endif %}",
   "{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}",
   '{%- if message.content is string %}{{- message.content }}{%- else %}{%- for part in message.content or [] %}',

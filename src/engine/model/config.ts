@@ -118,7 +118,7 @@ export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
         : null,
     tie_word_embeddings: config.tied,
     ...(hasAttentionBias(config.family) ? {} : { attention_bias: false }),
-    ...(config.vision ? visionJson(config.vision) : {}),
+    ...(config.vision ? visionJson(config.vision, config.hidden) : {}),
     ...(config.bosId === undefined ? {} : { bos_token_id: config.bosId }),
     ...(config.eosIds.length === 0
       ? {}

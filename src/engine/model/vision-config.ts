@@ -94,7 +94,7 @@ function readSections(text: Fields, headSize: number, file: string): number[] {
 }
 
 /** The fields of `config.json` that `parseVision` reads back. */
-export function visionJson(vision: VisionConfig): Record<string, unknown> {
+export function visionJson(vision: VisionConfig, decoderHidden: number): Record<string, unknown> {
   return {
     image_token_id: vision.imageId,
     ...vision.marks,
@@ -106,6 +106,7 @@ export function visionJson(vision: VisionConfig): Record<string, unknown> {
       hidden_size: vision.hidden,
       num_heads: vision.heads,
       intermediate_size: vision.intermediate,
+      out_hidden_size: decoderHidden,
       patch_size: vision.patch,
       spatial_merge_size: vision.merge,
       temporal_patch_size: vision.frames,

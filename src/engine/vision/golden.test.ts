@@ -10,6 +10,7 @@ import { Generator } from '../generation/generator.ts';
 import type { PlainRequest } from '../generation/request.ts';
 import { diskWeights } from '../generation/weight-sources.ts';
 import { openKernels } from '../kernels/open.ts';
+import { modelConfigJson } from '../model/config.ts';
 import { readModelConfig } from '../model/files.ts';
 import { TrainingEngine } from '../training/training-engine.ts';
 import { ImagePatches } from './image-patches.ts';
@@ -52,6 +53,14 @@ test('positions in time, row and column are those of transformers', () => {
     const [time, row, column] = file.positions[index]!;
     expect([...positions]).toEqual(time!.flatMap((at, token) => [at, row![token]!, column![token]!]));
   }
+});
+
+test('the config that is written names the sizes that transformers wrote: without them it would take others', () => {
+  const theirs = JSON.parse(readFileSync(`${directory}/config.json`, 'utf8')) as { vision_config: object };
+  const written = modelConfigJson(readModelConfig(directory)) as { vision_config: Record<string, unknown> };
+  const { model_type: _, ...ours } = written.vision_config; // the published models' own
+  expect(theirs.vision_config).toMatchObject(ours);
+  expect(ours).toHaveProperty('out_hidden_size', 32);
 });
 
 for (const kind of ['native', 'wasm'] as const) {

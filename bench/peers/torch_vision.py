@@ -1,0 +1,94 @@
+"""A Qwen2.5-VL in transformers, for `npm run bench engine -- --images` and `npm run prove images`.
+
+Reads one JSON request a line and answers one JSON line. `model` is a folder; rows have ids with one placeholder an image, and
+images as base64 PNG. float32, SDPA attention, fused AdamW; rows of a batch have equal lengths, so nothing is padded.
+"""
+import base64, io, json, resource, sys, time
+import torch, transformers
+from PIL import Image
+
+opened = {}
+
+
+def open_model(path):
+    if path not in opened:
+        opened.clear()
+        kind = transformers.Qwen2_5_VLForConditionalGeneration
+        model = kind.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa")
+        processor = transformers.Qwen2VLImageProcessor.from_pretrained(path)
+        opened[path] = model, processor, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return opened[path]
+
+
+def batch_of(model, processor, rows):
+    """Rows as the model takes them, and where each row's own positions went."""
+    merge = processor.merge_size ** 2
+    expanded, places, grids, pixels = [], [], [], []
+    for row in rows:
+        at = {}
+        for image in row["images"]:
+            picture = Image.open(io.BytesIO(base64.b64decode(image["png"]))).convert("RGB")
+            seen = processor(images=[picture], return_tensors="pt")
+            pixels.append(seen["pixel_values"])
+            grids.append(seen["image_grid_thw"])
+            at[image["at"]] = int(seen["image_grid_thw"].prod()) // merge
+        ids, place = [], []
+        for index, token in enumerate(row["ids"]):
+            place.append(len(ids))
+            ids += [token] * at.get(index, 1)
+        expanded.append(ids)
+        places.append(place)
+    ids = torch.tensor(expanded)
+    inputs = {"input_ids": ids, "mm_token_type_ids": (ids == model.config.image_token_id).long()}
+    if pixels:
+        inputs |= {"pixel_values": torch.cat(pixels), "image_grid_thw": torch.cat(grids)}
+    return inputs, places
+
+
+@torch.no_grad()
+def score(request):
+    """The log-prob of each id after the first, row by row; 0 at the first."""
+    model, processor, _ = open_model(request["model"])
+    results = []
+    for row in request["rows"]:
+        inputs, (place,) = batch_of(model, processor, [row])
+        logp = torch.log_softmax(model(**inputs).logits[0], -1)
+        results.append([0.0] + [float(logp[place[i] - 1, row["ids"][i]]) for i in range(1, len(place))])
+    return {"logprobs": results}
+
+
+def train(request):
+    model, processor, optimizer = open_model(request["model"])
+    inputs, _ = batch_of(model, processor, request["rows"])
+    ids = inputs["input_ids"]
+    target = (ids[:, 1:] != model.config.image_token_id).float()
+    start = time.perf_counter()
+    for _ in range(request["steps"]):
+        logits = model(**inputs, use_cache=False).logits[:, :-1]
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+        (loss * target.flatten()).sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return {"perSecond": request["steps"] * len(ids) / (time.perf_counter() - start)}
+
+
+@torch.inference_mode()
+def generate(request):
+    model, processor, _ = open_model(request["model"])
+    inputs, _ = batch_of(model, processor, request["rows"])
+    new = request["tokens"]
+    start = time.perf_counter()
+    model.generate(**inputs, do_sample=True, temperature=1.0, top_k=0, min_new_tokens=new, max_new_tokens=new, pad_token_id=0)
+    return {"perSecond": len(inputs["input_ids"]) * new / (time.perf_counter() - start)}
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["do"] == "about":
+        answer = {"torch": torch.__version__, "transformers": transformers.__version__}
+    else:
+        torch.set_num_threads(request["threads"])
+        answer = {"score": score, "train": train, "generate": generate}[request["do"]](request)
+        answer["peakMegabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    print(json.dumps(answer), flush=True)

@@ -1,0 +1,116 @@
+/**
+ * Proves that a model that sees, trained and saved by the embedded engine, is a Qwen2.5-VL to others: `transformers` reads its
+ * folder and scores dialogues with images as the engine does.
+ *
+ *   npm run prove images [-- --model DIR] [--python PATH]
+ *
+ * Needs `rollcall torch install` and Pillow. Without --model it is a fresh model of examples/look after one step.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { lookRows } from '../bench/engine/images.ts';
+import { TorchPeer } from '../bench/engine/torch-peer.ts';
+import { createLookModel } from '../examples/look/look.ts';
+import { RECIPES } from '../examples/look/recipe.ts';
+import { openServer } from '../src/engine/server.ts';
+import { openTrainer } from '../src/engine/training/trainer.ts';
+import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
+import { defaultPython } from '../src/torch/environment.ts';
+import { readFlags } from './flags.ts';
+import { atLeast, atMost, conclude } from './verdict.ts';
+
+const flags = readFlags({ model: '', python: defaultPython(), rows: '32' }, { rows: '8' });
+const ADAM = { learningRate: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
+
+const directory = await mkdtemp(join(tmpdir(), 'rollcall-images-'));
+try {
+  const setup = { seed: 1, recipe: RECIPES.full, directory, say: () => {} };
+  const from = flags.model || (await createLookModel(setup));
+  const look = await lookRows(from);
+  const rows = await look.rows(0, Number(flags.rows));
+  const options = { temperature: 1, outputs: ['logprob'] as const };
+  const readImage = look.images.read;
+
+  // One step, so that what is read elsewhere is what training saved.
+  const trainer = await openTrainer({ model: from, threads: 2, readImage });
+  const before = await trainer.score(rows, options);
+  if (!flags.model) {
+    const pass = await trainer.forward(rows, options);
+    await pass.backward({
+      logprob: rows.map(({ targets }) => Float32Array.from(targets, (target) => -target)),
+    });
+    await trainer.optimStep(ADAM);
+  }
+  const saved = join(directory, 'saved');
+  await trainer.save(saved);
+  const trained = await trainer.score(rows, options);
+  await trainer.close();
+
+  const server = await openServer({ model: saved, threads: 2, cacheMegabytes: 64, readImage });
+  const served = await Promise.all(
+    rows.map(({ ids, images }, index) =>
+      server.generate({
+        id: `row-${index}-`,
+        trajectory: `row-${index}-`,
+        prompt: ids,
+        images: images.map(({ image }) => image),
+        imagePlaces: images.map(({ at }) => at),
+        scorePrompt: true,
+        sampling: { ...PLAIN_SAMPLING, maxTokens: 1, stopIds: [], seed: 1 },
+      }),
+    ),
+  );
+  await server.close();
+
+  const torch = new TorchPeer(flags.python, 'torch_vision');
+  const about = await torch.ask({ do: 'about' });
+  const { logprobs } = await torch.ask<{ logprobs: number[][] }>({
+    do: 'score',
+    model: saved,
+    threads: 2,
+    rows: await look.plain(rows),
+  });
+  await torch.close();
+
+  let compared = 0;
+  const largest = (ours: (row: number, at: number) => number, theirs: (row: number, at: number) => number) =>
+    Math.max(
+      ...rows.flatMap(({ targets }, row) =>
+        [...targets.keys()]
+          .filter((at) => targets[at])
+          .map((at) => {
+            compared++;
+            return Math.abs(ours(row, at) - theirs(row, at));
+          }),
+      ),
+    );
+  const trainerAt = (row: number, at: number) => trained.logprob![row]![at]!;
+  const torchAt = (row: number, at: number) => logprobs[row]![at]!;
+  conclude(
+    [
+      atMost(
+        'log-probs of the trainer against transformers, largest difference',
+        largest(trainerAt, torchAt),
+        1e-4,
+      ),
+      atMost(
+        'log-probs of the server against transformers, largest difference',
+        largest((row, at) => served[row]!.promptLogprobs![at]!, torchAt),
+        1e-4,
+      ),
+      ...(flags.model
+        ? []
+        : [
+            atLeast(
+              'what the step changed',
+              largest(trainerAt, (row, at) => before.logprob![row]![at]!),
+              0.1,
+            ),
+          ]),
+    ],
+    { rows: rows.length, images: rows.length * rows[0]!.images.length, compared, ...(about as object) },
+  );
+} finally {
+  await rm(directory, { recursive: true, force: true });
+}
