@@ -3,7 +3,7 @@
  * MLflow's own server and client, TensorBoard's reader and the `wandb` package are installed from PyPI into a
  * temporary environment (or taken from ROLLCALL_TRACKERS_VENV); `weave` into ~/.cache/rollcall/weave.
  *
- *   npm run prove trackers [-- --only weave]
+ *   npm run prove trackers [-- --only weave,images,trackers]
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
@@ -16,6 +16,7 @@ import { mlflow, mlflowTraces, tensorboard, wandb } from 'rollcall/trackers';
 import { tinyModel } from '../test/tiny-model.ts';
 import { type WandbState, wandbStandIn } from '../test/trackers-stand-ins.ts';
 import { readFlags } from './flags.ts';
+import { proveImages } from './trackers/images.ts';
 import { compareWeave } from './trackers/weave.ts';
 import { conclude, holds } from './verdict.ts';
 
@@ -29,14 +30,15 @@ function check(name: string, holds: boolean): void {
   console.log(holds ? 'ok     ' : 'FAILED ', name);
 }
 
-const { only } = readFlags({ only: 'weave,trackers' }, {});
+const { only } = readFlags({ only: 'weave,images,trackers' }, {});
 const weave = only.includes('weave') ? await compareWeave(check) : undefined;
+const bin = only === 'weave' ? '' : join(await environment(), 'bin');
+if (only.includes('images')) await proveImages(bin, folder, check);
 if (!only.includes('trackers')) {
   conclude(aims(), { versions: [weave] });
   process.exit();
 }
 
-const bin = join(await environment(), 'bin');
 const versions = (await run(join(bin, 'pip'), ['list', '--format=freeze'])).stdout.match(
   /^(mlflow|tensorboard|wandb)==.+$/gm,
 )!;

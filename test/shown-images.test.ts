@@ -30,10 +30,10 @@ test('TensorBoard, MLflow and W&B get the images of the first trajectory: its ta
   const [board, local] = [join(folder, 'board'), join(folder, 'mlruns')];
   try {
     const trackers = [
-      tensorboard({ directory: board }),
+      tensorboard({ directory: board, text: true }),
       mlflow({ ...NAMES, uri: flow.url }),
       mlflow({ ...NAMES, uri: `file://${local}` }),
-      wandb({ ...NAMES, environment: { WANDB_API_KEY: KEY, WANDB_BASE_URL: bias.url } }),
+      wandb({ ...NAMES, text: true, environment: { WANDB_API_KEY: KEY, WANDB_BASE_URL: bias.url } }),
       wandb({ ...NAMES, environment: { WANDB_MODE: 'offline', WANDB_DIR: folder } }),
     ];
     for await (const { notices } of train({ ...options(await tinyModel(), run), trackers }))
@@ -42,10 +42,16 @@ test('TensorBoard, MLflow and W&B get the images of the first trajectory: its ta
     await Promise.all([flow.close(), bias.close()]);
   }
   const [file] = await readdir(board);
-  const drawn = readEvents(await readFile(join(board, file!))).flatMap(({ step, images }) =>
+  const events = readEvents(await readFile(join(board, file!)));
+  const drawn = events.flatMap(({ step, images }) =>
     Object.entries(images).map(([name, bytes]) => [step, name, bytesOf(bytes)]),
   );
   expect(drawn).toEqual(PICTURES.map((bytes, at) => [1, `images/${at + 1}`, bytes]));
+
+  const texts = events.flatMap(({ step, texts: own }) =>
+    Object.entries(own).map((entry) => [step, ...entry]),
+  );
+  expect(texts).toEqual([[1, 'trajectory', expect.stringContaining('Which colour has its corner?')]]);
 
   const [kept] = [...flow.state.runs.values()];
   expect(kept!.tags.get('mlflow.loggedImages')).toBe('True');
@@ -75,6 +81,7 @@ test('TensorBoard, MLflow and W&B get the images of the first trajectory: its ta
     const saved = await readFile(join(folder, 'wandb', offline!, 'files', value.path));
     expect(bytesOf(saved)).toEqual(bytes);
   }
+  expect(row['trajectory']).toMatch(/Which colour has its corner\?[\s\S]*And this\?[\s\S]*Blue\./);
   expect(row['images/2']).toMatchObject({
     caption: 'train/step-1/task-0/attempt-0, message 2, tool zoom',
     width: 30,

@@ -378,6 +378,7 @@ export function readEvents(file: Buffer): {
   restart: boolean;
   scalars: Record<string, number>;
   images: Record<string, Buffer>;
+  texts: Record<string, string>;
 }[] {
   const unmasked = (masked: number) => {
     const rotated = (masked - 0xa282ead8) >>> 0;
@@ -403,6 +404,15 @@ export function readEvents(file: Buffer): {
           .map(decodeMessage)
           .filter((value) => value.has(2))
           .map((value) => [String(value.get(1)![0]), (value.get(2)![0] as Buffer).readFloatLE()]),
+      ),
+      texts: Object.fromEntries(
+        values
+          .map(decodeMessage)
+          .filter((value) => value.has(8))
+          .map((value) => [
+            String(value.get(1)![0]),
+            String(decodeMessage(value.get(8)![0] as Buffer).get(8)![0]),
+          ]),
       ),
       images: Object.fromEntries(
         values

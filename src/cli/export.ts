@@ -30,7 +30,10 @@ export function registerExport(program: Command): void {
     .option('--project <name>', "MLflow's experiment, W&B's project", 'rollcall')
     .option('--experiment <name>', 'name of the run there; that of its folder if not given')
     .option('--traces', 'also every trajectory, as a trace')
-    .option('--text', 'with --traces: messages and the text of tokens, not ids alone')
+    .option(
+      '--text',
+      'messages and the text of tokens: of all traces, and in tensorboard and wandb of the first trajectory of each step',
+    )
     .option('--samples-per-step <n>', 'with --traces: all attempts at this many tasks of each step', whole(1))
     .addHelpText(
       'after',

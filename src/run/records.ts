@@ -16,6 +16,7 @@ import {
   writeServerSamples,
 } from '../watch/server-samples.ts';
 import { trackedImages } from '../watch/shown-images.ts';
+import { trajectoryText } from '../watch/shown-text.ts';
 import { appendChecksums } from '../watch/step-checksums.ts';
 import type { Tracker } from '../watch/tracker.ts';
 import { trackerMemory } from '../watch/trackers/memory.ts';
@@ -43,6 +44,9 @@ export class Records {
   readonly #runDir: string;
   readonly #described: Readonly<Record<string, unknown>>;
   readonly #tracking: Tracking;
+  /** Whether anyone would look. */
+  readonly #showsMore: boolean;
+  readonly #decode: (ids: Int32Array) => string;
   readonly #machine: ReturnType<typeof watchMachine>;
   readonly #servers: ServerWatch;
   readonly #writeStatus: () => Promise<void>;
@@ -58,6 +62,8 @@ export class Records {
     const { runDir, described, trackers, format, server, clock, activity, steps, resumedAt } = options;
     this.#runDir = runDir;
     this.#described = described;
+    this.#showsMore = trackers.length > 0;
+    this.#decode = (ids) => format.decode(ids);
     this.#tracking = startTracking(
       trackers,
       {
@@ -65,7 +71,7 @@ export class Records {
         options: described,
         resumedAt,
         clockBegan: Date.now() - clock.now(),
-        decode: (ids) => format.decode(ids),
+        decode: this.#decode,
         memory: trackerMemory(runDir),
       },
       { clock },
@@ -128,8 +134,15 @@ export class Records {
   ): Promise<void> {
     await appendChecksums(this.#runDir, line.step);
     await appendMetrics(this.#runDir, line);
-    const images = trackedImages(this.#runDir, groups[0]?.attempts[0]?.trajectory);
-    this.#tracking.log({ ...line, time: Date.now(), ...(images.length > 0 && { images }) });
+    const first = groups[0]?.attempts[0]?.trajectory;
+    const images = this.#showsMore ? trackedImages(this.#runDir, first) : [];
+    const text = this.#showsMore ? trajectoryText(first, this.#decode) : undefined;
+    this.#tracking.log({
+      ...line,
+      time: Date.now(),
+      ...(images.length > 0 && { images }),
+      ...(text !== undefined && { text }),
+    });
     this.#tracking.trace([...groups.flatMap(({ attempts }) => attempts), ...this.#evaluated]);
     this.#evaluated = [];
   }

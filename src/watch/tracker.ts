@@ -55,6 +55,8 @@ export interface TrackedLine {
   readonly metrics: Metrics;
   /** What the model saw in the first trajectory of the step. */
   readonly images?: readonly TrackedImage[];
+  /** The first trajectory of the step, decoded from its tokens, for trackers that show it (verl: token2text). */
+  readonly text?: string;
 }
 
 /** An image of a step, for trackers that show some. */

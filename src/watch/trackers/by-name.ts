@@ -18,11 +18,11 @@ export interface TrackerSetup {
   readonly environment: Environment;
   /** A URL or a folder, instead of what the environment says. */
   readonly where?: string | undefined;
+  /** Messages and the text of tokens, not numbers and ids alone. */
+  readonly text: boolean;
 }
 
 export interface TraceSetup extends TrackerSetup {
-  /** Messages and the text of tokens, not ids alone. */
-  readonly text: boolean;
   readonly tasksPerStep?: number | undefined;
 }
 
@@ -37,8 +37,9 @@ interface NamedTracker {
 
 const TRACKERS: Readonly<Record<string, NamedTracker>> = {
   tensorboard: {
-    log: ({ project, experiment, environment, where }) =>
+    log: ({ project, experiment, environment, where, text }) =>
       tensorboard({
+        text,
         directory: where ?? (environment['TENSORBOARD_DIR'] || join('tensorboard_log', project, experiment)),
       }),
   },
@@ -78,7 +79,7 @@ export function trackerNamed(name: string): NamedTracker | undefined {
   return TRACKERS[name];
 }
 
-export interface NamedTrackersOptions extends TrackerSetup {
+export interface NamedTrackersOptions extends Omit<TrackerSetup, 'text'> {
   /** As in verl's `trainer.logger`. */
   readonly loggers: readonly string[];
   readonly trace: {
@@ -93,7 +94,7 @@ export function namedTrackers({ loggers, trace, ...setup }: NamedTrackersOptions
   const trackers = loggers.flatMap((name) => {
     if (ALWAYS_THERE.includes(name)) return [];
     const { log } = TRACKERS[name] ?? {};
-    if (log) return log(setup) ?? [];
+    if (log) return log({ ...setup, text: trace.text }) ?? [];
     throw new ConfigError(
       `loggers has ${JSON.stringify(name)}; use some of ${LOGGER_NAMES.join(', ')} (others read the files of tensorboard or metrics.jsonl)`,
     );

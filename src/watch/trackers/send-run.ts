@@ -8,6 +8,7 @@ import { listEvaluations } from '../evaluation-store.ts';
 import { readMetrics, runPaths } from '../run-directory.ts';
 import { readRunEnd } from '../run-end.ts';
 import { trackedImages } from '../shown-images.ts';
+import { trajectoryText } from '../shown-text.ts';
 import type { TrackedLine, Tracker } from '../tracker.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../trajectory-store.ts';
 import { trackerMemory } from './memory.ts';
@@ -43,7 +44,7 @@ export async function sendRun(
         cause: error,
       });
     });
-  const { lines, began } = await linesOf(directory);
+  const { lines, began } = await linesOf(directory, decode);
   const { format: _, ...options } = JSON.parse(await readFile(paths.options, 'utf8')) as Record<
     string,
     unknown
@@ -75,15 +76,19 @@ export async function sendRun(
 }
 
 /** Lines say how long the run had gone on; the file's own time says when the last was written. */
-async function linesOf(directory: string): Promise<{ lines: TrackedLine[]; began: number }> {
+async function linesOf(
+  directory: string,
+  decode: (ids: Int32Array) => string,
+): Promise<{ lines: TrackedLine[]; began: number }> {
   const stored = await readMetrics(directory);
   const written = (await stat(runPaths(directory).metrics)).mtimeMs;
   const began = Math.round(written - 1000 * (stored.at(-1)?.seconds ?? 0));
-  const hasImages = existsSync(runPaths(directory).blobs);
-  const steps = new Set(hasImages ? await listSteps(directory) : []);
+  const steps = new Set(await listSteps(directory));
   const lines: TrackedLine[] = [];
   for (const { step, seconds, metrics } of stored) {
-    const images = steps.has(step) ? trackedImages(directory, await firstTrajectory(directory, step)) : [];
+    const first = steps.has(step) ? await firstTrajectory(directory, step) : undefined;
+    const images = trackedImages(directory, first?.trajectory);
+    const text = trajectoryText(first, decode);
     lines.push({
       step,
       seconds,
@@ -91,6 +96,7 @@ async function linesOf(directory: string): Promise<{ lines: TrackedLine[]; began
       // A number that was not finite is null in JSON.
       metrics: Object.fromEntries(Object.entries(metrics).filter(([, value]) => typeof value === 'number')),
       ...(images.length > 0 && { images }),
+      ...(text !== undefined && { text }),
     });
   }
   return { lines, began };
@@ -98,7 +104,7 @@ async function linesOf(directory: string): Promise<{ lines: TrackedLine[]; began
 
 async function firstTrajectory(directory: string, step: number) {
   const [entry] = (await readStepIndex(directory, step)).trajectories;
-  return entry && (await readTrajectory(directory, step, entry)).trajectory;
+  return entry && (await readTrajectory(directory, step, entry));
 }
 
 async function* storedTrajectories(

@@ -10,13 +10,15 @@ import { doubleField, floatField, integerField, message, messageField, textField
 export interface TensorBoardOptions {
   /** Where the event file goes; TensorBoard shows each folder as one run. */
   readonly directory: string;
+  /** The text of each step's first trajectory too (verl: token2text). */
+  readonly text?: boolean;
 }
 
 /**
  * Event files that TensorBoard reads: TFRecords of `tensorboard.Event` messages, a scalar per metric. A resumed run
  * begins another file in the same folder, and says in it that everything after its first step is void.
  */
-export function tensorboard({ directory }: TensorBoardOptions): Tracker {
+export function tensorboard({ directory, text = false }: TensorBoardOptions): Tracker {
   let file: GrowingFile | undefined;
   return {
     name: 'tensorboard',
@@ -32,7 +34,11 @@ export function tensorboard({ directory }: TensorBoardOptions): Tracker {
     },
     log: async (lines) => {
       const events = await Promise.all(
-        lines.map(async (line) => [scalarsEvent(line), ...(await imageEvents(line))]),
+        lines.map(async (line) => [
+          scalarsEvent(line),
+          ...(await imageEvents(line)),
+          ...(text && line.text !== undefined ? [textEvent(line, line.text)] : []),
+        ]),
       );
       await file!.append(Buffer.concat(events.flat().map(record)));
     },
@@ -79,6 +85,26 @@ const restartEvent = (time: number, step: number) =>
 /** A field for bytes has the wire form of one for a message. */
 const IMAGE = { summary: 4, height: 1, width: 2, colours: 3, bytes: 4 };
 const RGB = 3;
+
+/** TensorBoard's text plugin: a tensor of one string. */
+const TEXT = { metadata: 9, tensor: 8, plugin: 1, type: 1, shape: 2, dimension: 2, strings: 8 };
+const STRING = 7;
+
+function textEvent({ time, step }: TrackedLine, text: string): Uint8Array {
+  const tensor = [
+    integerField(TEXT.type, STRING),
+    messageField(TEXT.shape, messageField(TEXT.dimension, integerField(1, 1))),
+    // It is read as Markdown: as code, the marks of the template stay as they are.
+    textField(TEXT.strings, `    ${text.replaceAll('\n', '\n    ')}`),
+  ];
+  const value = messageField(
+    1,
+    textField(1, 'trajectory'),
+    messageField(TEXT.metadata, messageField(TEXT.plugin, textField(1, 'text'))),
+    messageField(TEXT.tensor, ...tensor),
+  );
+  return message(doubleField(WALL_TIME, time / 1000), integerField(STEP, step), messageField(SUMMARY, value));
+}
 
 async function imageEvents({ time, step, images = [] }: TrackedLine): Promise<Uint8Array[]> {
   const events = images.map(async ({ name, width, height, png }) => {

@@ -12,7 +12,7 @@ const MIN_CONSUMER = '0.70.0';
 
 /** Without a network: a folder that the `wandb` package uploads later, by `wandb sync FOLDER`. */
 export function wandbOffline(
-  { project, experiment, entity, group, notes, tags, id = newRunId() }: WandbRun,
+  { project, experiment, entity, group, notes, tags, id = newRunId(), text = false }: WandbRun,
   directory: string,
 ): Tracker {
   let file: GrowingFile | undefined;
@@ -52,7 +52,7 @@ export function wandbOffline(
           await writeFile(join(folder, 'files', path), bytes);
           written.add(path);
         }
-        const row = wandbRow(line, images);
+        const row = wandbRow(line, images, text);
         await append([...news.map(fileRecord), summaryRecord(row), historyRecord(row, line.step)]);
       }
     },

@@ -74,7 +74,7 @@ export function wandbOnline(named: WandbRun, { url, apiKey }: WandbServer): Trac
           signal,
         );
         for (const { path } of images) uploaded.add(path);
-        news.push(wandbRow(line, images));
+        news.push(wandbRow(line, images, named.text ?? false));
       }
       if (news.length === 0) return;
       const next = Object.assign({}, summary, ...news) as typeof summary;

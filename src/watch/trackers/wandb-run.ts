@@ -12,14 +12,16 @@ export interface WandbRun {
   readonly notes?: string | undefined;
   readonly tags?: readonly string[] | undefined;
   readonly id?: string | undefined;
+  /** The text of each step's first trajectory as a column of the history (verl: token2text). */
+  readonly text?: boolean;
 }
 
 /** Eight characters, as W&B makes its own. */
 export const newRunId = (): string =>
   [...randomBytes(8)].map((byte) => 'abcdefghijklmnopqrstuvwxyz0123456789'[byte % 36]).join('');
 
-/** A number, or an image whose bytes are in a file of the run. */
-export type WandbValue = number | object;
+/** A number, a text, or an image whose bytes are in a file of the run. */
+export type WandbValue = number | string | object;
 
 /** NaN and Infinity bare, as W&B's own client writes them. */
 export const wandbValue = (value: WandbValue): string =>
@@ -32,10 +34,12 @@ export const wandbJson = (row: Readonly<Record<string, WandbValue>>): string =>
 
 /** One row of a run's history. */
 export const wandbRow = (
-  { step, seconds, time, metrics }: TrackedLine,
-  images: readonly WandbImage[] = [],
+  { step, seconds, time, metrics, text }: TrackedLine,
+  images: readonly WandbImage[],
+  withText: boolean,
 ): Record<string, WandbValue> => ({
   ...metrics,
+  ...(withText && text !== undefined && { trajectory: text }),
   ...Object.fromEntries(images.map(({ name, value }) => [name, value])),
   _step: step,
   _runtime: seconds,
