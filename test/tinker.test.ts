@@ -194,6 +194,19 @@ test('a run counts tokens and cost, and goes on as if nothing had happened when 
   expect(disturbed.told).toEqual(told);
 });
 
+test("a checkpoint holds the adapter in PEFT's layout, which says which layers it is for", async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'rollcall-tinker-'));
+  const trainer = await rent(averaging.url).open('policy', model);
+  await trainer.save(directory);
+  await trainer.close();
+  const config = JSON.parse(await readFile(join(directory, 'adapter_config.json'), 'utf8')) as object;
+  expect(config).toEqual({ peft_type: 'LORA', r: 4, target_modules: ['up_proj'] });
+  const weights = await readFile(join(directory, 'adapter_model.safetensors'));
+  // Three of the first table's 64 numbers, by its formula.
+  const values = new Float32Array(Uint8Array.from(weights.subarray(-4 * 64)).buffer);
+  expect([values[0], values[1], values[63]]).toEqual([0, 0.25, 1.125]);
+});
+
 test('a gradient whose connection breaks is not added twice', async () => {
   const norms = async (breaks: boolean) => {
     let isBroken = false;

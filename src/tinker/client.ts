@@ -37,25 +37,39 @@ const MOST_SERVER_ERRORS = 6;
 /** Longer than servers hold a question for a future open (SkyRL: 300 s). */
 const SECONDS_PER_EXCHANGE = 330;
 
+type Bytes = Buffer<ArrayBuffer>;
 type Answer = Readonly<Record<string, unknown>>;
 
 export class TinkerClient {
   readonly url: string;
   readonly #options: ClientOptions;
+  /** Told once, however many calls wait. */
+  #isAway = false;
 
   constructor(options: ClientOptions) {
     this.#options = options;
     this.url = options.url.replace(/\/+$/, '').replace(/\/api\/v1$/, '');
   }
 
-  /** A call that answers at once. */
+  /** A call that answers at once. Bytes are sent as protobuf. */
   async call<T>(path: string, body: unknown, options: CallOptions = {}): Promise<T> {
-    const request = { method: 'POST', path: `/api/v1/${path}`, body: JSON.stringify(body) };
+    const sent = Buffer.isBuffer(body) ? (body as Bytes) : JSON.stringify(body);
+    const request = { method: 'POST', path: `/api/v1/${path}`, body: sent };
     return (await this.#exchange(request, options)) as T;
   }
 
   async get<T>(path: string, options: CallOptions = {}): Promise<T> {
     return (await this.#exchange({ method: 'GET', path }, options)) as T;
+  }
+
+  /** The bytes behind a path. Where it leads elsewhere, as to a store of files, the key stays here. */
+  async download(path: string): Promise<Buffer> {
+    const signal = AbortSignal.timeout(1000 * this.#options.secondsPerCall);
+    const told = await fetch(this.url + path, { headers: this.#headers(), redirect: 'manual', signal });
+    const there = told.headers.get('location');
+    const reply = there === null ? told : await fetch(new URL(there, this.url), { signal });
+    if (reply.ok) return Buffer.from(await reply.arrayBuffer());
+    throw failure(`${this.url}${path} answered ${reply.status}`, detailOf(await reply.text()));
   }
 
   /** Whether the server answers now. */
@@ -95,7 +109,11 @@ export class TinkerClient {
   }
 
   async #exchange(
-    { method, path, body }: { readonly method: string; readonly path: string; readonly body?: string },
+    {
+      method,
+      path,
+      body,
+    }: { readonly method: string; readonly path: string; readonly body?: string | Bytes },
     { signal, once = false }: CallOptions,
   ): Promise<unknown> {
     const { clock, patienceSeconds, log } = this.#options;
@@ -105,15 +123,12 @@ export class TinkerClient {
       signal?.throwIfAborted();
       const outcome = await this.#try(method, path, body, signal, once);
       if (outcome.kind === 'answer') {
-        if (since !== undefined && clock.now() - since > 1000) log(`${this.url} answers again`);
+        if (this.#isAway) log(`${this.url} answers again`);
+        this.#isAway = false;
         return outcome.answer;
       }
-      if (outcome.kind === 'held') {
-        since = undefined;
-        wait = FIRST_WAIT_MS / 2;
-        continue;
-      }
-      if (since === undefined && !outcome.busy) log(`${this.url}: ${outcome.why}; waiting for it`);
+      if (!this.#isAway && !outcome.busy) log(`${this.url}: ${outcome.why}; waiting for it`);
+      this.#isAway ||= !outcome.busy;
       since ??= clock.now();
       if (outcome.status >= 500 && outcome.status !== 503 && ++serverErrors >= MOST_SERVER_ERRORS)
         throw new TrainerError(`${this.url}${path}: ${outcome.why}`);
@@ -126,7 +141,7 @@ export class TinkerClient {
   async #try(
     method: string,
     path: string,
-    body: string | undefined,
+    body: string | Bytes | undefined,
     signal: AbortSignal | undefined,
     once: boolean,
   ): Promise<Outcome> {
@@ -136,7 +151,10 @@ export class TinkerClient {
     try {
       response = await fetch(this.url + path, {
         method,
-        headers: this.#headers(),
+        headers: {
+          ...this.#headers(),
+          ...(Buffer.isBuffer(body) ? { 'content-type': 'application/x-protobuf' } : {}),
+        },
         ...(body === undefined ? {} : { body }),
         signal: signal ? AbortSignal.any([signal, limit]) : limit,
       });
@@ -152,7 +170,8 @@ export class TinkerClient {
 
   #judge(path: string, { status, headers, ok }: Response, text: string): Outcome {
     if (ok) return { kind: 'answer', answer: parse(this.url + path, text) };
-    if (status === 408) return { kind: 'held' };
+    // It held the question as long as it holds any.
+    if (status === 408) return { kind: 'answer', answer: { type: 'try_again' } };
     const detail = detailOf(text);
     if (status === 401 || status === 403) {
       const has = this.#options.apiKey ? 'is not accepted' : 'is not set';
@@ -175,8 +194,6 @@ export class TinkerClient {
 
 type Outcome =
   | { readonly kind: 'answer'; readonly answer: unknown }
-  /** The server held the question as long as it holds any; ask again. */
-  | { readonly kind: 'held' }
   | {
       readonly kind: 'again';
       /** 0 where there was no answer. */

@@ -13,16 +13,19 @@ export interface KnownServer {
   readonly sharesWeights: boolean;
   /** Whether a step clips the gradient's norm; where the server publishes its schema, that is asked instead. */
   readonly clips: boolean;
+  /** How batches are sent. */
+  readonly batches: 'json' | 'protobuf';
 }
 
 export const KNOWN_SERVERS = {
   /** Thinking Machines' service. */
-  hosted: { reduction: 'token-sum', sharesWeights: false, clips: true },
-  'skyrl-jax': { reduction: 'sequence-mean', sharesWeights: true, clips: false },
+  hosted: { reduction: 'token-sum', sharesWeights: false, clips: true, batches: 'protobuf' },
+  'skyrl-jax': { reduction: 'sequence-mean', sharesWeights: true, clips: false, batches: 'json' },
   /** SkyRL's FSDP and Megatron backends. */
-  'skyrl-torch': { reduction: 'token-sum', sharesWeights: false, clips: false },
+  'skyrl-torch': { reduction: 'token-sum', sharesWeights: false, clips: false, batches: 'json' },
   /** VeRL-Tinker. */
-  verl: { reduction: 'token-sum', sharesWeights: false, clips: false },
+  verl: { reduction: 'token-sum', sharesWeights: false, clips: false, batches: 'json' },
+  tuft: { reduction: 'token-sum', sharesWeights: false, clips: false, batches: 'protobuf' },
 } as const satisfies Readonly<Record<string, KnownServer>>;
 
 export type KnownServerName = keyof typeof KNOWN_SERVERS;
@@ -44,7 +47,7 @@ export function knownServer({ url, server, reduction }: Named): KnownServer {
   const name = server ?? (isHosted ? 'hosted' : undefined);
   if (name !== undefined)
     return { ...KNOWN_SERVERS[name], ...(reduction === undefined ? {} : { reduction }) };
-  if (reduction !== undefined) return { reduction, sharesWeights: true, clips: false };
+  if (reduction !== undefined) return { reduction, sharesWeights: true, clips: false, batches: 'json' };
   throw new ConfigError(
     `tinker: it is not known how the server at ${url} makes one loss of the losses of tokens, so gradients would have ` +
       `an unknown size; give server (${SERVER_NAMES.join(', ')}), or reduction (token-sum, sequence-mean)`,

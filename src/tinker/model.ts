@@ -6,6 +6,7 @@
 import { TrainerError } from '../errors.ts';
 import type { AdamOptions, Row } from '../training/trainer.ts';
 import { type CallOptions, StateLost, type TinkerClient } from './client.ts';
+import { encodeLoss } from './protobuf.ts';
 import type { Session } from './session.ts';
 import type { Spending } from './spending.ts';
 import { datumOf, type Loss, type LossInput, type LossOutput, requestsOf } from './wire.ts';
@@ -43,6 +44,7 @@ export interface ModelOptions {
   readonly session: Session;
   readonly base: string;
   readonly lora: TinkerLora;
+  readonly batches: 'json' | 'protobuf';
   readonly spending: Spending;
   readonly log: (line: string) => void;
 }
@@ -77,8 +79,8 @@ export class RemoteModel {
     const tokens = input.data.reduce((sum, { model_input }) => sum + model_input.chunks[0].tokens.length, 0);
     this.#options.spending.add('forwardTokens', tokens);
     return this.#whole(() => {
-      const body = { ...this.#call('forward'), forward_input: input };
-      return this.#client.future<LossOutput>('forward', body, options);
+      const [path, body] = this.#batch('forward', input);
+      return this.#client.future<LossOutput>(path, body, options);
     });
   }
 
@@ -100,6 +102,14 @@ export class RemoteModel {
     return this.#whole(async () => {
       const body = { ...this.#call('save_weights_for_sampler'), path: `v${version}-${++this.#saves}` };
       return (await this.#client.future<{ path: string }>('save_weights_for_sampler', body)).path;
+    });
+  }
+
+  /** The adapter that is trained, packed. */
+  async archive(): Promise<Buffer> {
+    return this.#whole(async () => {
+      const [, run, checkpoint] = /^tinker:\/\/([^/]+)\/(.+)$/.exec(await this.publish(0)) ?? [];
+      return this.#client.download(`/api/v1/training_runs/${run}/checkpoints/${checkpoint}/archive`);
     });
   }
 
@@ -194,6 +204,14 @@ export class RemoteModel {
     return id;
   }
 
+  /** Where a batch is sent, and as what: in protobuf one call does both. */
+  #batch(type: 'forward' | 'forward_backward', input: LossInput): [path: string, body: unknown] {
+    if (this.#options.batches === 'json') return [type, { ...this.#call(type), [`${type}_input`]: input }];
+    const { model_id: model, seq_id: sequence } = this.#call(type);
+    const forwardOnly = type === 'forward';
+    return ['forward_backward', encodeLoss({ model: model!, sequence, input, forwardOnly })];
+  }
+
   #call(type: string) {
     return { type, model_id: this.#id, seq_id: ++this.#calls };
   }
@@ -203,12 +221,12 @@ export class RemoteModel {
     const waiting: (() => Promise<unknown>)[] = [];
     for (const part of requestsOf(carried)) {
       const input: LossInput = { data: part.map(({ row, inputs }) => datumOf(row, inputs)), loss_fn: loss };
-      const body = { ...this.#call('forward_backward'), forward_backward_input: input };
+      const [path, body] = this.#batch('forward_backward', input);
       this.#options.spending.add(
         'trainedTokens',
         part.reduce((sum, { row }) => sum + row.ids.length - 1, 0),
       );
-      waiting.push(await this.#client.begin('forward_backward', body, { once: true }));
+      waiting.push(await this.#client.begin(path, body, { once: true }));
     }
     await Promise.all(waiting.map((result) => result()));
     const params = {

@@ -86,9 +86,8 @@ export function tinker(options: TinkerOptions): TinkerFactory {
         throw new ConfigError(
           'tinker: the protocol has no value head, so no critic; use an algorithm without one, such as grpo()',
         );
-      // A reference is the model with an adapter that is never trained, and so adds nothing.
-      const asked = role === 'policy' ? lora : { ...lora, rank: 1 };
-      const model = new RemoteModel({ session, base, lora: asked, spending, log });
+      // A reference is the model with an adapter that is not trained, and so adds nothing.
+      const model = new RemoteModel({ session, base, lora, batches: server.batches, spending, log });
       isOpen++;
       try {
         const clips = await clipsOf(client, server);

@@ -17,6 +17,7 @@ import type {
   ScoreOptions,
   Trainer,
 } from '../training/trainer.ts';
+import { adapterFiles } from './archive.ts';
 import type { KnownServer } from './known-servers.ts';
 import type { Deed, RemoteModel } from './model.ts';
 import type { Spending } from './spending.ts';
@@ -125,10 +126,12 @@ export class TinkerTrainer implements Trainer {
     return { kind: 'lora', version, name: `policy@${version}`, path };
   }
 
-  /** The state stays on the server; the folder says where. */
+  /** The state stays on the server, and the folder says where; the adapter comes home in PEFT's layout. */
   async save(directory: string): Promise<void> {
     const path = await this.#model.save('checkpoint');
     await mkdir(directory, { recursive: true });
+    for (const [name, bytes] of adapterFiles(await this.#model.archive()))
+      await writeFile(join(directory, name), bytes);
     await writeFile(
       join(directory, STATE_FILE),
       `${JSON.stringify({ model: this.#options.base, path }, null, 2)}\n`,

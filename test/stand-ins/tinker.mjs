@@ -3,6 +3,30 @@
  * table of logits by the token before, trained by AdamW in float64. It shares nothing with src/.
  */
 import { createServer } from 'node:http';
+import { gzipSync } from 'node:zlib';
+
+/** A tar of an adapter's two files, as `tar czf` writes one. */
+function archive({ table }) {
+  const bytes = Buffer.from(new Float32Array(table).buffer);
+  const name = 'base_model.model.model.layers.0.mlp.up_proj.lora_A.weight';
+  const header = JSON.stringify({
+    [name]: { dtype: 'F32', shape: [table.length], data_offsets: [0, bytes.length] },
+  });
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  const files = {
+    'adapter_config.json': Buffer.from(JSON.stringify({ peft_type: 'LORA', r: 4, target_modules: null })),
+    'adapter_model.safetensors': Buffer.concat([length, Buffer.from(header), bytes]),
+  };
+  const blocks = Object.entries(files).flatMap(([file, data]) => {
+    const head = Buffer.alloc(512);
+    head.write(file);
+    head.write(data.length.toString(8).padStart(11, '0'), 124);
+    head.write('0', 156);
+    return [head, data, Buffer.alloc((512 - (data.length % 512)) % 512)];
+  });
+  return gzipSync(Buffer.concat([...blocks, Buffer.alloc(1024)]));
+}
 
 const fail = (status, detail) => Object.assign(new Error(String(detail)), { status, detail });
 
@@ -281,6 +305,10 @@ export async function startTinker({
       if (apiKey && request.headers['x-api-key'] !== apiKey) lost(401, 'Invalid API key');
       if (call === '/openapi.json')
         return say(200, { components: { schemas: { AdamParams: { properties: { eps: {} } } } } });
+      const [, run, checkpoint] = /^training_runs\/([^/]+)\/checkpoints\/(.+)\/archive$/.exec(call) ?? [];
+      if (run) return response.writeHead(302, { location: `/files/${run}/${checkpoint}` }).end();
+      const [, file] = /^\/files\/(.+)$/.exec(call) ?? [];
+      if (file) return response.end(archive(stored(`tinker://${file}`, 'sampler')));
       if (!routes[call]) lost(404, 'Not Found');
       const body = JSON.parse(Buffer.concat(parts).toString());
       calls.push({ call, body });
