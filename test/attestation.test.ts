@@ -4,6 +4,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { errors, servers, type TrainOptions, train } from 'rollcall';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { publishToDisk } from '../src/engine/disk-weights.ts';
+import { openServer } from '../src/engine/server.ts';
+import { openTrainer } from '../src/engine/training/trainer.ts';
 import { Attestor } from '../src/gateway/attest.ts';
 import { SglangServer } from '../src/inference/sglang.ts';
 import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
@@ -96,4 +99,40 @@ test('a checksum that stays while the weights move convicts at once; an adapter 
   expect(await verdicts('weights')).toEqual(['unproven', 'failed', 'unproven']);
   expect(await verdicts('adapter')).toEqual(['unproven', 'unproven', 'unproven']);
   await adapter.close();
+}, 30_000);
+
+test('an adapter inside the process is proved, and a server that did not get it is convicted', async () => {
+  const model = process.env['MODEL']!;
+  const lora = { rank: 4, alpha: 8 };
+  const trainer = await publishToDisk(await openTrainer({ model, threads: 1, lora }), {
+    model,
+    send: 'adapter',
+  });
+  const [has, lacks] = await Promise.all([0, 1].map(() => openServer({ model, threads: 1, log: () => {} })));
+  const named = [
+    { name: 'has', server: has! },
+    { name: 'lacks', server: lacks! },
+  ];
+  const ids = Int32Array.of(5, 6, 7, 8, 9);
+  const rows = [{ ids, targets: Uint8Array.of(0, 1, 1, 1, 1) }];
+  const attestor = new Attestor([ids], trainer.arithmetic);
+  const look = async () => {
+    const out: Record<string, string> = {};
+    const scores = async () => {
+      const { logprob } = await trainer.score(rows, { temperature: 1, outputs: ['logprob'] });
+      return logprob!.map((row) => row.subarray(1));
+    };
+    for (const { name, state } of await attestor.check(named, scores, 'adapter')) out[name] = state;
+    return out;
+  };
+  expect(await look()).toEqual({ has: 'unproven', lacks: 'unproven' });
+  const adam = { learningRate: 0.05, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };
+  for (const version of [1, 2]) {
+    const pass = await trainer.forward(rows, { temperature: 1, outputs: ['logprob'] });
+    await pass.backward({ logprob: [Float32Array.of(0, -1, -1, -1, -1)] });
+    await trainer.optimStep(adam);
+    await has!.update(await trainer.publish(version));
+  }
+  expect(await look()).toEqual({ has: 'proved', lacks: 'failed' });
+  await Promise.all([has!.close(), lacks!.close(), trainer.close()]);
 }, 30_000);

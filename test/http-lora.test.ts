@@ -48,8 +48,8 @@ async function run(engine: Pick<TrainOptions, 'servers' | 'trainer'>) {
   return steps;
 }
 
-test('adapters sent by name over HTTP are the adapters that were trained: the run is the one in this process', async () => {
-  const near = await run(embedded({ threads: 1, lora }));
+test('adapters sent by name, over HTTP or in this process, are those that were trained: the run is the one with merged weights', async () => {
+  const near = await run(embedded({ threads: 1, lora, send: 'weights' }));
   const log: string[] = [];
   const far = await run({
     servers: servers({
@@ -63,6 +63,8 @@ test('adapters sent by name over HTTP are the adapters that were trained: the ru
   expect(log).toEqual([]);
   expect(new Set(far.flatMap(({ servers }) => servers))).toEqual(new Set(running.map(({ url }) => url)));
   for (const [step, { versions }] of far.entries()) expect(new Set(versions)).toEqual(new Set([step]));
-  expect(far.map(({ texts }) => texts)).toEqual(near.map(({ texts }) => texts));
+  const inside = await run(embedded({ threads: 1, lora }));
+  for (const other of [far, inside])
+    expect(other.map(({ texts }) => texts)).toEqual(near.map(({ texts }) => texts));
   expect(far[0]!.texts).not.toEqual(far[3]!.texts);
 }, 180_000);

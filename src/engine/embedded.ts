@@ -18,6 +18,8 @@ export interface EmbeddedOptions {
   readonly maxBatch?: number;
   /** Trains low-rank adapters and freezes the model; `alpha` is the rank unless given. */
   readonly lora?: Omit<LoraOptions, 'alpha'> & Partial<Pick<LoraOptions, 'alpha'>>;
+  /** What the servers get of a trainer with `lora`: its matrices, or the whole weights with them added; default `adapter`. */
+  readonly send?: 'weights' | 'adapter';
   /** Computes activations again in the backward: less memory, a third more time. */
   readonly recompute?: boolean;
   /** Receives one line when kernels are built or cannot be. */
@@ -34,10 +36,11 @@ interface ImageReading {
  * a run, `train({ ...embedded({ threads: 4 }) })`; either may be used alone.
  */
 export function embedded(options: EmbeddedOptions = {}) {
-  const { replicas = 1, lora, recompute, cacheMegabytes, maxBatch, ...common } = options;
+  const { replicas = 1, lora, send, recompute, cacheMegabytes, maxBatch, ...common } = options;
   const servers = {
     name: 'embedded',
     decodesImages: true,
+    ...(send === undefined ? {} : { disk: { send } }),
     open: (model: string, { readImage }: ImageReading = {}): Promise<EmbeddedServer[]> =>
       Promise.all(
         Array.from({ length: replicas }, () =>

@@ -314,7 +314,7 @@ test('weights from memory are those of the same folder, and a wrong set leaves t
   await elsewhere.close();
 });
 
-test('an adapter answers as the model with its product added, beside requests to the model itself', async () => {
+test('the newest adapter answers as the model with its product added, beside requests to the model itself', async () => {
   const config = readModelConfig(model);
   const adapter = join(folder, 'adapter');
   const merged = join(folder, 'merged');
@@ -361,13 +361,15 @@ test('an adapter answers as the model with its product added, beside requests to
   await live.update({ kind: 'lora', version: 2, name: 'mine', path: adapter });
   const greedy = { temperature: 0, maxTokens: 60 };
   const [adapted, same, expected] = await Promise.all([
-    live.generate(request(PROMPT, greedy, { adapter: 'mine', scorePrompt: true })),
-    live.generate(request(PROMPT)),
+    live.generate(request(PROMPT, greedy, { scorePrompt: true })),
+    live.generate(request(PROMPT, {}, { adapter: null })),
     elsewhere.generate(request(PROMPT, greedy, { scorePrompt: true })),
   ]);
   expect([...same.ids]).toEqual([...plain.ids]);
   expect([...adapted.ids]).toEqual([...expected.ids]);
-  expect([...adapted.ids]).not.toEqual([...(await live.generate(request(PROMPT, greedy))).ids]);
+  expect([...adapted.ids]).not.toEqual([
+    ...(await live.generate(request(PROMPT, greedy, { adapter: null }))).ids,
+  ]);
   expected.promptLogprobs!.forEach((value, at) => {
     if (at > 0) expect(Math.abs(value - adapted.promptLogprobs![at]!)).toBeLessThan(1e-4);
   });
@@ -377,7 +379,7 @@ test('an adapter answers as the model with its product added, beside requests to
   for (const version of [7, 8])
     await live.update({ kind: 'lora', version, name: `policy@${version}`, path: adapter });
   const of = (name: string) => live.generate(request(PROMPT, greedy, { adapter: name }));
-  expect([...(await of('policy@8')).ids]).toEqual([...expected.ids]);
+  for (const name of ['mine', 'policy@8']) expect([...(await of(name)).ids]).toEqual([...expected.ids]);
   await expect(of('policy@7')).rejects.toThrow(/loaded adapters: "mine", "policy@8"/);
   await live.close();
   await elsewhere.close();

@@ -1,4 +1,5 @@
 import { HttpStatusError } from './http/client.ts';
+import type { GenerateRequest } from './server.ts';
 
 type Unload = (name: string) => Promise<unknown>;
 
@@ -10,9 +11,14 @@ export class LoadedAdapters {
   readonly #versions = new Map<string, number>();
   #current: string | undefined;
 
-  /** What requests use that name none. */
-  get current(): string | undefined {
-    return this.#current;
+  /** The adapter that a request means; undefined is the model itself. */
+  meantBy({ adapter }: Pick<GenerateRequest, 'adapter'>): string | undefined {
+    return adapter === null ? undefined : (adapter ?? this.#current);
+  }
+
+  /** Whole weights are newer than any adapter: requests that name none mean the model again. */
+  weightsCame(): void {
+    this.#current = undefined;
   }
 
   versionOf(name: string | undefined): number | undefined {

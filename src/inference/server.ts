@@ -46,7 +46,8 @@ export interface GenerateRequest {
   /** Where the placeholders stand in `prompt`; a reply may have written the same id without an image. */
   readonly imagePlaces?: readonly number[];
   readonly sampling: SamplingParams;
-  readonly adapter?: string;
+  /** Name of the adapter that answers; null is the model itself. Without it: what was sent last, adapter or weights. */
+  readonly adapter?: string | null;
   readonly priority?: number;
   readonly place?: RequestPlace;
   readonly scorePrompt?: boolean;
@@ -153,7 +154,10 @@ export interface InferenceServer {
   /** `abort` returns partials, `wait` lets running requests finish, `keep` freezes them in place. */
   pause(mode: 'abort' | 'wait' | 'keep'): Promise<void>;
   resume(): Promise<void>;
-  /** After this, every new token is of `weights.version`; cached prefixes of older versions are gone. */
+  /**
+   * After this, every new token is of `weights.version`; cached prefixes of older versions are gone. Of an adapter:
+   * every token of new requests, while those in progress keep the one they began with.
+   */
   update(weights: WeightUpdate): Promise<void>;
   /** A trajectory will send no more requests: what is kept for it need not be. */
   ended?(trajectory: string): void;

@@ -191,7 +191,9 @@ export class SglangServer implements InferenceServer {
         `${this.url}: an SGLang server takes weights by disk, lora or pushed, not ${weights.kind}`,
       );
     this.#version = weights.version;
-    this.#updated ||= weights.kind !== 'lora';
+    if (weights.kind === 'lora') return;
+    this.#updated = true;
+    this.#adapters.weightsCame();
   }
 
   async checksum(): Promise<string | undefined> {
@@ -228,7 +230,7 @@ export class SglangServer implements InferenceServer {
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
     const { signal, images = [] } = request;
     const rid = `${request.id}.${++this.#tries}.`; // a try elsewhere or again never meets its forerunner
-    const began = { before: this.#version, adapter: request.adapter ?? this.#adapters.current };
+    const began = { before: this.#version, adapter: this.#adapters.meantBy(request) };
     const imageData = images.length > 0 ? await this.#imageData(images) : undefined;
     signal?.throwIfAborted();
     const seeds = this.#options.seeds ?? true;

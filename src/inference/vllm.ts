@@ -197,7 +197,9 @@ export class VllmServer implements InferenceServer {
         `${this.url}: a vLLM server takes weights by disk, lora or pushed, not ${weights.kind}`,
       );
     this.#version = weights.version;
-    this.#updated ||= weights.kind !== 'lora';
+    if (weights.kind === 'lora') return;
+    this.#updated = true;
+    this.#adapters.weightsCame();
   }
 
   /** Checksum of each tensor; undefined before vLLM 0.32. */
@@ -246,7 +248,7 @@ export class VllmServer implements InferenceServer {
   async #try(request: GenerateRequest, by: Entrance): Promise<GenerateResult> {
     request.signal?.throwIfAborted();
     const id = encodeURI(`${request.id}.${++this.#tries}.`).replaceAll('/', ':'); // it travels in a header
-    const began = { before: this.#version, adapter: request.adapter ?? this.#adapters.current };
+    const began = { before: this.#version, adapter: this.#adapters.meantBy(request) };
     const body = await this.#body(request, id, by, began.adapter);
     const headers = { 'x-session-id': encodeURI(request.trajectory), 'x-request-id': id };
     const path = PATHS[by];

@@ -9,6 +9,7 @@ import { ConfigError } from '../errors.ts';
 import { type Gateway, gateway } from '../gateway/gateway.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { checkLogprobs } from '../inference/check-server.ts';
+import type { ServerInfo } from '../inference/server.ts';
 import type { Clock } from '../lib/clock.ts';
 import { readImageProcessor } from '../lib/images/processor.ts';
 import { hashSeed } from '../lib/random.ts';
@@ -121,10 +122,11 @@ export async function openParts<T extends object>(
     opened.push(...servers);
     const infos = await Promise.all(servers.map((server) => server.info()));
     for (const info of infos) checkLogprobs(info, options.sampling);
-    const byMemory = !sendsAdapter && infos.every(({ can }) => can.has('memory'));
+    const send = from.disk?.send ?? usualSending(policy, infos);
+    const byMemory = send === 'weights' && infos.every(({ can }) => can.has('memory'));
     const trainer =
       policy.publishes === 'memory' && !byMemory
-        ? await open(publishToDisk(policy, { model, ...from.disk }))
+        ? await open(publishToDisk(policy, { model, ...from.disk, send }))
         : policy;
     const { mode, tasks } = options;
     const { clipNorm } = options.optimizer;
@@ -218,6 +220,12 @@ function tellHeap<T>(options: ResolvedOptions<T>): void {
 /** Says a sentence that cannot wait for the next report. */
 export const teller = <T>({ onNotice }: Pick<ResolvedOptions<T>, 'onNotice'>) =>
   onNotice ?? ((notice: string) => process.emitWarning(notice, 'RollcallWarning'));
+
+/** In this process an adapter is sent alone: no copy of the whole weights is made for a version. */
+const usualSending = ({ can }: Trainer, servers: readonly ServerInfo[]) =>
+  can.has('lora') && servers.every((server) => server.can.has('memory') && server.can.has('lora'))
+    ? 'adapter'
+    : 'weights';
 
 /** Whether new weights may reach servers while they work on training groups. */
 const overlaps = <T>({ mode }: Pick<ResolvedOptions<T>, 'mode'>) =>

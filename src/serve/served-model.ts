@@ -95,7 +95,7 @@ export class ServedModel {
         ...rest,
         id,
         signal: abort.signal,
-        ...(adapter === undefined ? {} : { adapter: this.#slotOf(adapter) }),
+        adapter: typeof adapter === 'string' ? this.#slotOf(adapter) : null,
       });
     } catch (error) {
       if (error instanceof EngineError && (await this.server.ready())) throw new BadRequest(error.message);

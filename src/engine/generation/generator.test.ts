@@ -229,7 +229,7 @@ test('log-probs reported at sampling are those of scoring the finished sequence'
   );
 });
 
-test('every token names the version of what sampled it: the model, or its own adapter', () => {
+test('every token names the version of what sampled it: the newest adapter, one that is named, or the model', () => {
   const directory = mkdtempSync(join(tmpdir(), 'rollcall-adapter-'));
   const files = new FileSet(directory);
   const settings = { peft_type: 'LORA', r: 1, lora_alpha: 1, target_modules: ['q_proj'], bias: 'none' };
@@ -253,8 +253,8 @@ test('every token names the version of what sampled it: the model, or its own ad
   const generator = open();
   try {
     generator.updateAdapter(11, 'policy@11', directory);
-    generator.add(0, request([1, 2, 3], {}, { adapter: 'policy@11' }));
-    generator.add(1, request([1, 2, 3]));
+    generator.add(0, request([1, 2, 3]));
+    generator.add(1, request([1, 2, 3], {}, { adapter: null }));
     for (let step = 0; step < 5; step++) generator.step();
     generator.updateAdapter(12, 'policy@12', directory);
     generator.add(2, request([1, 2, 3], {}, { adapter: 'policy@12' }));
@@ -262,13 +262,17 @@ test('every token names the version of what sampled it: the model, or its own ad
     for (let step = 0; step < 5; step++) generator.step();
     generator.updateAdapter(13, 'policy@12', directory);
     const replies = run(generator);
-    expect([0, 1, 2].map((key) => replies.get(key)!.versions)).toEqual([
+    generator.updateWeights(14, weights(8));
+    generator.add(3, request([1, 2, 3]));
+    replies.set(3, run(generator).get(3)!);
+    expect([0, 1, 2, 3].map((key) => replies.get(key)!.versions)).toEqual([
       [{ from: 0, version: 11 }],
       [{ from: 0, version: 0 }],
       [
         { from: 0, version: 12 },
         { from: 5, version: 13 },
       ],
+      [{ from: 0, version: 14 }],
     ]);
   } finally {
     generator.free();

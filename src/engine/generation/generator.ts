@@ -77,8 +77,9 @@ export class Generator {
   readonly #sequences = new Map<number, RunningSequence>();
   readonly #adapters = new Map<string, LoraWeights>();
   #weights: PackedWeights;
-  /** Version of the last update. */
+  /** Version of the last update, and what it was of: '' is the model itself. */
   #version = 0;
+  #newest = '';
   /** Versions by adapter; '' is the model itself. */
   readonly #versions = new Map<string, number>();
   #order = 0;
@@ -145,7 +146,7 @@ export class Generator {
     const sequence = createSequence(
       key,
       this.#order++,
-      { ...request, prompt },
+      { ...request, prompt, adapter: request.adapter === null ? '' : (request.adapter ?? this.#newest) },
       stops,
       this.contextTokens,
       sight,
@@ -426,6 +427,7 @@ export class Generator {
   #setVersion(adapter: string, version: number): void {
     this.#versions.set(adapter, version);
     this.#version = version;
+    this.#newest = adapter;
   }
 
   #remove(sequence: RunningSequence): void {

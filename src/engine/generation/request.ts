@@ -7,7 +7,7 @@ export interface PlainRequest {
   readonly id: string;
   readonly prompt: Int32Array;
   readonly sampling: SamplingParams;
-  readonly adapter?: string | undefined;
+  readonly adapter?: string | null | undefined;
   readonly priority?: number | undefined;
   readonly scorePrompt?: boolean | undefined;
   /** The images at the prompt's placeholders, by hash, and where these stand if the caller knows. */
@@ -35,7 +35,7 @@ export function checkRequest(request: PlainRequest, limits: EngineBounds): void 
   if (request.shown?.length && !limits.sees) {
     refuse('images', `${request.shown.length} image(s)`, 'this model reads text only');
   }
-  if (request.adapter !== undefined && !limits.adapters.has(request.adapter)) {
+  if (typeof request.adapter === 'string' && !limits.adapters.has(request.adapter)) {
     const known = [...limits.adapters].map((name) => JSON.stringify(name)).join(', ') || 'none';
     refuse('adapter', request.adapter, `loaded adapters: ${known}`);
   }

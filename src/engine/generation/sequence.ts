@@ -47,7 +47,7 @@ export interface RunningSequence {
 export function createSequence(
   key: number,
   order: number,
-  request: PlainRequest,
+  request: PlainRequest & { readonly adapter: string },
   stopStrings: StopStrings | undefined,
   contextTokens: number,
   sight?: Sight,
@@ -60,7 +60,7 @@ export function createSequence(
     key,
     order,
     priority: request.priority ?? 0,
-    adapter: request.adapter ?? '',
+    adapter: request.adapter,
     sampling,
     stopIds: new Set(sampling.stopIds),
     stopStrings,
