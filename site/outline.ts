@@ -46,6 +46,7 @@ const NAMED: readonly Chapter[] = [
       ['docs/servers.md', 'Servers'],
       ['docs/torch.md', 'PyTorch trainer'],
       ['docs/torch-protocol.md', 'Its protocol'],
+      ['docs/ray.md', 'Ray'],
       ['docs/slurm.md', 'Slurm'],
       ['docs/containers.md', 'Containers'],
       ['docs/scale.md', 'Scale'],

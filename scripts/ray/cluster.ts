@@ -1,13 +1,19 @@
-/** A Ray cluster of several raylets on this machine, each with resources of its own, and the processes below them. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+/**
+ * A Ray cluster on this machine, and the processes below it. Each node is a raylet with resources of its own in a network
+ * namespace, with its own host name and address, so that an address of loopback reaches nobody else. Needs root.
+ */
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, openSync, readdirSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { existsSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { realClock, sleep } from '../../src/lib/clock.ts';
 
 const RELEASE = '2.60.0';
+const BRIDGE = 'rollcall-ray';
+const NETWORK = '10.78.0';
+const PORT = 6379;
+const DASHBOARD_PORT = 8265;
 const START_SECONDS = 120;
 const clock = realClock();
 
@@ -37,52 +43,65 @@ export interface ClusterOptions {
   readonly ownDisk?: string;
 }
 
+const nameOf = (node: number) => `rollcall-ray${node}`;
+const addressOf = (node: number) => `${NETWORK}.${node + 11}`;
+const ip = (words: string) => execFileSync('ip', words.split(' '), { stdio: ['ignore', 'ignore', 'pipe'] });
+
 export class RayNodes {
-  readonly address: string;
+  readonly address = `http://${addressOf(0)}:${DASHBOARD_PORT}`;
   readonly nodes: ChildProcess[] = [];
   readonly #options: ClusterOptions;
-  readonly #port: number;
 
-  private constructor(options: ClusterOptions, port: number, dashboard: number) {
+  private constructor(options: ClusterOptions) {
     this.#options = options;
-    this.#port = port;
-    this.address = `http://127.0.0.1:${dashboard}`;
   }
 
   static async start(options: ClusterOptions): Promise<RayNodes> {
-    const cluster = new RayNodes(options, await freePort(), await freePort());
-    for (const cpus of options.cpus) await cluster.add(cpus);
-    return cluster;
-  }
-
-  /** One more node. It is ended when this process closes its input, or stops it. */
-  async add(cpus: number): Promise<void> {
-    const { bin, folder, ownDisk } = this.#options;
-    const number = this.nodes.length;
-    const isHead = number === 0;
-    const words = [
-      ...[join(bin, 'ray'), 'start', '--block', `--num-cpus=${cpus}`, '--object-store-memory=200000000'],
-      ...(isHead
-        ? [
-            ...['--head', `--port=${this.#port}`, '--dashboard-host=127.0.0.1'],
-            ...[`--dashboard-port=${new URL(this.address).port}`, `--temp-dir=${folder}`],
-          ]
-        : [`--address=127.0.0.1:${this.#port}`]),
-      `--dashboard-agent-listen-port=${await freePort()}`,
-    ];
+    const cluster = new RayNodes(options);
+    const { folder, cpus, ownDisk } = options;
     mkdirSync(folder, { recursive: true });
     if (ownDisk !== undefined) mkdirSync(ownDisk, { recursive: true });
-    const own = `mount -t tmpfs -o size=512m tmpfs ${ownDisk} && exec "$@"`;
-    const command = ownDisk === undefined ? words : ['unshare', '-m', 'bash', '-c', own, 'ray', ...words];
-    const log = openSync(join(folder, `node-${number}.log`), 'w');
-    const child = spawn(command[0]!, command.slice(1), {
+    const hosts = cpus.map((_, node) => `${addressOf(node)} ${nameOf(node)}`);
+    writeFileSync(join(folder, 'hosts'), ['127.0.0.1 localhost', ...hosts, ''].join('\n'));
+    try {
+      connect(cpus.length);
+      for (const count of cpus) await cluster.#add(count);
+      return cluster;
+    } catch (error) {
+      await cluster.stop();
+      throw error;
+    }
+  }
+
+  async #add(cpus: number): Promise<void> {
+    const { bin, folder, ownDisk } = this.#options;
+    const node = this.nodes.length;
+    const head = [
+      ...['--head', `--port=${PORT}`, `--temp-dir=${folder}`],
+      ...[`--dashboard-host=${addressOf(0)}`, `--dashboard-port=${DASHBOARD_PORT}`],
+    ];
+    const words = [
+      ...[join(bin, 'ray'), 'start', '--block', `--num-cpus=${cpus}`, '--object-store-memory=200000000'],
+      `--node-ip-address=${addressOf(node)}`,
+      ...(node === 0 ? head : [`--address=${addressOf(0)}:${PORT}`]),
+    ];
+    const own = [
+      `hostname ${nameOf(node)}`,
+      `mount --bind ${join(folder, 'hosts')} /etc/hosts`,
+      ...(ownDisk === undefined ? [] : [`mount -t tmpfs -o size=512m tmpfs ${ownDisk}`]),
+      'exec "$@"',
+    ];
+    const inside = ['unshare', '--mount', '--uts', 'bash', '-c', own.join(' && '), 'ray', ...words];
+    const log = openSync(join(folder, `node-${node}.log`), 'w');
+    const child = spawn('nsenter', [`--net=/run/netns/${nameOf(node)}`, ...inside], {
       stdio: ['ignore', log, log],
       env: { ...process.env, RAY_USAGE_STATS_ENABLED: '0' },
     });
     this.nodes.push(child);
-    const alive = () => this.#raylets().length > number;
-    await until(`node ${number} of the cluster`, alive, () => child.exitCode !== null);
-    if (isHead) await until('the dashboard', () => isUp(this.address));
+    const says = () => readFileSync(join(folder, `node-${node}.log`), 'utf8');
+    const failed = () => (child.exitCode === null ? undefined : says());
+    await until(`node ${node} of the cluster`, () => says().includes('Ray runtime started'), failed);
+    if (node === 0) await until('the dashboard', () => isUp(this.address), failed);
   }
 
   /** The raylet of a node, which was started last where it was started again. */
@@ -110,12 +129,41 @@ export class RayNodes {
       late();
       for (const { pid, command } of below) if (commandOf(pid) === command) kill(pid);
     }
+    disconnect(this.#options.cpus.length);
   }
+}
 
-  #raylets(): unknown[] {
-    return this.nodes.flatMap((child) =>
-      descendants(child.pid!).filter(({ command }) => command.includes('raylet/raylet')),
-    );
+/** Nodes on one bridge, which this process reaches too. */
+function connect(count: number): void {
+  disconnect(count);
+  ip(`link add ${BRIDGE} type bridge`);
+  ip(`addr add ${NETWORK}.1/24 dev ${BRIDGE}`);
+  ip(`link set ${BRIDGE} up`);
+  for (let node = 0; node < count; node++) {
+    const name = nameOf(node);
+    ip(`netns add ${name}`);
+    ip(`link add rc-ray${node} type veth peer name eth0 netns ${name}`);
+    ip(`link set rc-ray${node} master ${BRIDGE} up`);
+    ip(`-n ${name} addr add ${addressOf(node)}/24 dev eth0`);
+    ip(`-n ${name} link set eth0 up`);
+    ip(`-n ${name} link set lo up`);
+    ip(`-n ${name} route add default via ${NETWORK}.1`); // Ray asks the route for its own address
+  }
+}
+
+/** Also what a proof that was killed has left. */
+function disconnect(count: number): void {
+  const names = Array.from({ length: count }, (_, node) => nameOf(node));
+  for (const name of names) {
+    const { stdout } = spawnSync('ip', ['netns', 'pids', name], { encoding: 'utf8' });
+    for (const pid of stdout.split('\n').filter(Boolean)) kill(Number(pid));
+  }
+  for (const words of [...names.map((name) => `netns del ${name}`), `link del ${BRIDGE}`]) {
+    try {
+      ip(words);
+    } catch {
+      // there is none
+    }
   }
 }
 
@@ -150,10 +198,15 @@ function descendants(root: number): { readonly pid: number; readonly command: st
   return below(root).map((pid) => ({ pid, command: commandOf(pid) }));
 }
 
-async function until(what: string, holds: () => boolean | Promise<boolean>, failed = () => false) {
+async function until(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+  failed: () => string | undefined,
+): Promise<void> {
   const deadline = clock.now() + 1000 * START_SECONDS;
   while (!(await holds())) {
-    if (failed() || clock.now() > deadline) throw new Error(`${what} did not start`);
+    const why = failed() ?? (clock.now() > deadline ? `not in ${START_SECONDS} s` : undefined);
+    if (why !== undefined) throw new Error(`${what} did not start: ${why}`);
     await sleep(clock, 500);
   }
 }
@@ -161,12 +214,4 @@ async function until(what: string, holds: () => boolean | Promise<boolean>, fail
 async function isUp(address: string): Promise<boolean> {
   const reply = await fetch(`${address}/api/version`).catch(() => undefined);
   return reply?.ok ?? false;
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as { port: number };
-  probe.close();
-  return port;
 }

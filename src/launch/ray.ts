@@ -39,6 +39,9 @@ const STATES: Readonly<Record<string, JobState>> = {
   STOPPED: 'stopped',
 };
 
+/** A failed job's message ends with its log, which `logs` tells as well. */
+const LOGS_AGAIN = /, last available logs [\s\S]*$/;
+
 export class RayCluster implements Launcher {
   readonly name: string;
   readonly #address: string;
@@ -104,7 +107,7 @@ export class RayCluster implements Launcher {
         `${this.name} says that job ${id} is ${status}; known are ${Object.keys(STATES).join(', ')}`,
       );
     }
-    return { id, state, message: message ?? '' };
+    return { id, state, message: (message ?? '').replace(LOGS_AGAIN, '') };
   }
 
   async logs(id: string, signal?: AbortSignal): Promise<string> {
