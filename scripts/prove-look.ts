@@ -1,7 +1,7 @@
 /**
  * Proves examples/look: a model that sees learns by reward where to look.
  *
- *   npm run prove look [-- --seeds 1,2,3] [--controls 3] [--kernels wasm] [--keep] [--quick]
+ *   npm run prove look [-- --seeds 1,2,3] [--controls 3] [--kernels wasm] [--keep] [--minutes 5] [--quick]
  *
  * Per seed a warm start on drills and clumsy demonstrations, then GRPO; and for the first `--controls` seeds what does not
  * explain the gain: the same seconds of more imitation, GRPO with the rewards of a group shuffled, GRPO on grey pictures,
@@ -9,8 +9,8 @@
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createDemonstration } from '../examples/look/demonstrations.ts';
-import { type LookSetup, learn, measure, trainOptions, warmStart } from '../examples/look/look.ts';
+import { createDemonstration, createLooks } from '../examples/look/demonstrations.ts';
+import { answer, type LookSetup, learn, measure, trainOptions, warmStart } from '../examples/look/look.ts';
 import { correct, type Look, type LookerOptions } from '../examples/look/looker.ts';
 import { PACES, RECIPES } from '../examples/look/recipe.ts';
 import { curveSvg } from '../examples/quickstart/curve-svg.ts';
@@ -19,6 +19,7 @@ import type { TrainOptions } from '../src/options.ts';
 import { train } from '../src/train.ts';
 import { readMetrics } from '../src/watch/run-directory.ts';
 import { readFlags } from './flags.ts';
+import { dialogueSvg } from './look/dialogue-svg.ts';
 import { shuffledRewards } from './shuffled-rewards.ts';
 import { atLeast, atMost, conclude } from './verdict.ts';
 
@@ -28,13 +29,18 @@ const flags = readFlags(
     controls: '3',
     kernels: '',
     runs: 'runs/prove-look',
-    /** Takes the seeds that are finished from --runs. */
+    /** Takes the parts that are finished from --runs. */
     keep: false,
+    /** Begins no part later than this; a run with --keep does the rest. 0: no limit. */
+    minutes: '0',
   },
   { seeds: '1', controls: '0' },
 );
 const recipe = RECIPES[flags.quick ? 'quick' : 'full'];
 const say = (line: string) => console.error(line);
+
+const modelOf = ({ directory }: LookSetup, name: string) =>
+  join(directory, name, 'checkpoints', `global_step_${recipe.steps}`);
 
 async function grpo(
   setup: LookSetup,
@@ -52,7 +58,7 @@ async function grpo(
     if (step % 10 === 0 && score !== undefined) say(`  ${name} step ${step}: ${(100 * score).toFixed(1)} %`);
   }
   return {
-    model: join(runDir, 'checkpoints', `global_step_${recipe.steps}`),
+    model: modelOf(setup, name),
     seconds: (performance.now() - began) / 1000,
   };
 }
@@ -71,59 +77,79 @@ async function moreImitation(setup: LookSetup, warm: string, seconds: number): P
   return measure(setup, to);
 }
 
+/** What one seed showed; written after each part, so that a run with --keep goes on where the last one ended. */
 interface Result {
   readonly seed: number;
-  readonly seconds: number;
-  readonly before: number;
-  readonly beforeSampled: number;
-  readonly after: number;
-  /** The trained model on grey pictures. */
-  readonly trainedThenBlind: number;
-  readonly controls?: Readonly<Record<'imitation' | 'shuffled' | 'blind' | 'withoutTools', number>>;
+  readonly main: {
+    /** From the fresh model to the figure after GRPO. */
+    readonly seconds: number;
+    readonly grpoSeconds: number;
+    readonly before: number;
+    readonly beforeSampled: number;
+    readonly after: number;
+    /** The trained model on grey pictures. */
+    readonly trainedThenBlind: number;
+  };
+  readonly controls: Readonly<Partial<Record<Control, number>>>;
 }
 
-async function runSeed(seed: number, isControlled: boolean): Promise<Result> {
-  const directory = join(flags.runs, `seed-${seed}`);
-  const file = join(directory, 'result.json');
-  const finished = await readFile(file, 'utf8').catch(() => undefined);
-  if (flags.keep && finished) return JSON.parse(finished) as Result;
-  await mkdir(directory, { recursive: true });
-  const kernels = (flags.kernels || undefined) as 'native' | 'wasm' | undefined;
-  const setup: LookSetup = { seed, recipe, directory, kernels, say };
-  const began = performance.now();
+type Control = 'imitation' | 'shuffled' | 'blind' | 'withoutTools';
+const CONTROLS = ['imitation', 'shuffled', 'blind', 'withoutTools'] as const satisfies readonly Control[];
+
+const began = performance.now();
+const secondsSince = (moment: number) => (performance.now() - moment) / 1000;
+const isLate = () => Number(flags.minutes) > 0 && secondsSince(began) > 60 * Number(flags.minutes);
+
+async function runMain(setup: LookSetup): Promise<Result['main']> {
+  const start = performance.now();
   const warm = await warmStart(setup);
   const before = await measure(setup, warm);
+  say(`seed ${setup.seed}: ${(100 * before).toFixed(1)} % after the warm start`);
+  const { model, seconds: grpoSeconds } = await grpo(setup, warm, 'run');
+  const after = await measure(setup, model);
+  const seconds = Math.round(secondsSince(start));
+  say(`seed ${setup.seed}: ${(100 * after).toFixed(1)} % after GRPO, ${seconds} s`);
   const beforeSampled = await measure(setup, warm, { temperature: 1 });
-  say(`seed ${seed}: ${(100 * before).toFixed(1)} % after the warm start`);
-  const main = await grpo(setup, warm, 'run');
-  const after = await measure(setup, main.model);
-  const seconds = Math.round((performance.now() - began) / 1000);
-  say(`seed ${seed}: ${(100 * after).toFixed(1)} % after GRPO, ${seconds} s`);
-  const trainedThenBlind = await measure(setup, main.model, { isBlind: true });
-  const other = async (name: string, looker: LookerOptions, change: Partial<TrainOptions<Look>> = {}) =>
-    measure(setup, (await grpo(setup, warm, name, { looker, ...change })).model, looker);
-  const controls = isControlled && {
-    imitation: await moreImitation(setup, warm, main.seconds),
-    shuffled: await other(
-      'shuffled',
-      {},
-      {
-        rewards: [shuffledRewards(correct, recipe.attemptsPerTask, seed)],
-      },
-    ),
-    blind: await other('blind', { isBlind: true }),
-    withoutTools: await other('without-tools', { hasTools: false }),
-  };
-  const result = {
-    seed,
-    seconds,
-    before,
-    beforeSampled,
-    after,
-    trainedThenBlind,
-    ...(controls ? { controls } : {}),
-  };
+  const trainedThenBlind = await measure(setup, model, { isBlind: true });
+  return { seconds, grpoSeconds, before, beforeSampled, after, trainedThenBlind };
+}
+
+async function runControl(setup: LookSetup, control: Control, grpoSeconds: number): Promise<number> {
+  const warm = join(setup.directory, 'warm-start');
+  const other = async (looker: LookerOptions, change: Partial<TrainOptions<Look>> = {}) =>
+    measure(setup, (await grpo(setup, warm, control, { looker, ...change })).model, looker);
+  switch (control) {
+    case 'imitation':
+      return moreImitation(setup, warm, grpoSeconds);
+    case 'shuffled':
+      return other({}, { rewards: [shuffledRewards(correct, recipe.attemptsPerTask, setup.seed)] });
+    case 'blind':
+      return other({ isBlind: true });
+    case 'withoutTools':
+      return other({ hasTools: false });
+  }
+}
+
+/** Undefined when there was no time for the main run. */
+async function runSeed(seed: number, isControlled: boolean): Promise<Result | undefined> {
+  const directory = join(flags.runs, `seed-${seed}`);
+  const file = join(directory, 'result.json');
+  const kernels = (flags.kernels || undefined) as 'native' | 'wasm' | undefined;
+  const setup: LookSetup = { seed, recipe, directory, kernels, say };
+  const finished = flags.keep ? await readFile(file, 'utf8').catch(() => undefined) : undefined;
+  if (!finished && isLate()) return undefined;
+  await mkdir(directory, { recursive: true });
+  let result: Result = finished
+    ? (JSON.parse(finished) as Result)
+    : { seed, main: await runMain(setup), controls: {} };
   await writeFile(file, JSON.stringify(result));
+  for (const control of isControlled ? CONTROLS : []) {
+    if (result.controls[control] !== undefined || isLate()) continue;
+    const value = await runControl(setup, control, result.main.grpoSeconds);
+    say(`seed ${seed}: ${control} ${(100 * value).toFixed(1)} %`);
+    result = { ...result, controls: { ...result.controls, [control]: value } };
+    await writeFile(file, JSON.stringify(result));
+  }
   say(JSON.stringify(result));
   return result;
 }
@@ -131,7 +157,9 @@ async function runSeed(seed: number, isControlled: boolean): Promise<Result> {
 const results: Result[] = [];
 const curves: { name: string; colour: string; points: CurvePoint[] }[] = [];
 for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
-  results.push(await runSeed(seed, index < Number(flags.controls)));
+  const result = await runSeed(seed, index < Number(flags.controls));
+  if (!result) continue;
+  results.push(result);
   const steps = await readMetrics(join(flags.runs, `seed-${seed}`, 'run'));
   curves.push({
     name: `seed ${seed}`,
@@ -148,12 +176,25 @@ for (const [index, seed] of flags.seeds.split(',').map(Number).entries()) {
   });
 }
 await writeFile(join(flags.runs, 'curves.svg'), curveSvg('examples/look, by seed', curves));
+if (results[0]) {
+  const { seed } = results[0];
+  const setup: LookSetup = { seed, recipe, directory: join(flags.runs, `seed-${seed}`), say };
+  const attempts = await answer(setup, modelOf(setup, 'run'));
+  const looks = createLooks('test', seed, recipe.looks.test);
+  const at = attempts.findIndex(({ reward }, index) => reward === 1 && looks[index]!.scene.turn !== 0);
+  if (at >= 0) {
+    await writeFile(join(flags.runs, 'dialogue.svg'), dialogueSvg(looks[at]!, attempts[at]!.trajectory));
+  }
+}
 
-const worst = (value: (result: Result) => number) => Math.max(...results.map(value));
-const least = (value: (result: Result) => number) => Math.min(...results.map(value));
-const controlled = results.filter(({ controls }) => controls);
+const seeds = flags.seeds.split(',');
+const worst = (value: (main: Result['main']) => number) =>
+  Math.max(...results.map(({ main }) => value(main)));
+const least = (value: (main: Result['main']) => number) =>
+  Math.min(...results.map(({ main }) => value(main)));
 conclude(
   [
+    atLeast('seeds', results.length, seeds.length),
     atMost(
       'accuracy before GRPO, worst seed',
       worst(({ before }) => before),
@@ -169,19 +210,21 @@ conclude(
       worst(({ trainedThenBlind }) => trainedThenBlind),
       0.55,
     ),
-    ...(flags.quick
-      ? []
-      : [
-          atMost(
-            'seconds of a seed',
-            worst(({ seconds }) => seconds),
-            900,
-          ),
-        ]),
-    ...controlled.flatMap(({ seed, after, controls }) => [
-      ...Object.entries(controls!).map(([name, value]) => atMost(`seed ${seed}: ${name}`, value, 0.55)),
-      atLeast(`seed ${seed}: GRPO over imitation of equal time`, after - controls!.imitation, 0.15),
-    ]),
+    atMost(
+      'seconds of a seed',
+      worst(({ seconds }) => seconds),
+      900,
+    ),
+    ...results
+      .slice(0, Number(flags.controls))
+      .flatMap(({ seed, main, controls }) => [
+        ...CONTROLS.map((control) => atMost(`seed ${seed}: ${control}`, controls[control], 0.55)),
+        atLeast(
+          `seed ${seed}: GRPO over imitation of equal time`,
+          controls.imitation === undefined ? undefined : main.after - controls.imitation,
+          0.15,
+        ),
+      ]),
   ],
   { seeds: results },
 );

@@ -1,6 +1,14 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { arrayDataset, createModel, embedded, evaluate, loadChatFormat, type TrainOptions } from 'rollcall';
+import {
+  arrayDataset,
+  createModel,
+  embedded,
+  evaluate,
+  loadChatFormat,
+  type Scored,
+  type TrainOptions,
+} from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
 import { loadModelFiles } from 'rollcall/chat';
 import { memoryImages, readImageProcessor } from 'rollcall/services';
@@ -145,12 +153,23 @@ export function trainOptions(
   };
 }
 
-/** Share of test questions that a model answers rightly, greedily or sampled. */
-export async function measure(
+interface AnswerOptions extends LookerOptions {
+  /** 0: greedily. */
+  readonly temperature?: number;
+}
+
+/** Share of test questions that a model answers rightly. */
+export async function measure(setup: LookSetup, model: string, options: AnswerOptions = {}): Promise<number> {
+  const attempts = await answer(setup, model, options);
+  return attempts.filter(({ reward }) => reward === 1).length / attempts.length;
+}
+
+/** A model's attempts at the test questions, in order. */
+export async function answer(
   { seed, recipe, kernels, say }: LookSetup,
   model: string,
-  { temperature = 0, ...looker }: LookerOptions & { readonly temperature?: number } = {},
-): Promise<number> {
+  { temperature = 0, ...looker }: AnswerOptions = {},
+): Promise<Scored<Look>[]> {
   const images = memoryImages({ processor: readImageProcessor(model) });
   const [server] = await engineOf({ kernels, say }).servers.open(model, { readImage: images.read });
   try {
@@ -167,8 +186,7 @@ export async function measure(
       step: 0,
       seed,
     });
-    const attempts = groups.flatMap((group) => group.attempts);
-    return attempts.filter(({ reward }) => reward === 1).length / recipe.looks.test;
+    return groups.flatMap((group) => group.attempts);
   } finally {
     await server!.close();
   }
