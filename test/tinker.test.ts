@@ -157,7 +157,7 @@ async function run(url: string, at: (step: number) => Promise<void> = async () =
   return { told, metrics: last!.metrics };
 }
 
-test('a run counts tokens and cost, and goes on as if nothing had happened when its server is killed', async () => {
+test('a run counts tokens and cost, and goes on as if nothing had happened when its server is killed, or it is resumed', async () => {
   const { url } = await start({ vocabulary: VOCABULARY });
   const { told, metrics } = await run(url);
   const tokens = (name: string) => metrics[`service/${name}_tokens`]!;
@@ -192,6 +192,11 @@ test('a run counts tokens and cost, and goes on as if nothing had happened when 
   });
   expect(killed).toBeUndefined();
   expect(disturbed.told).toEqual(told);
+
+  const runDir = await mkdtemp(join(tmpdir(), 'rollcall-tinker-'));
+  const first = await run(url, undefined, { runDir, steps: 2 });
+  const resumed = await run(url, undefined, { runDir, resume: true });
+  expect([...first.told, ...resumed.told]).toEqual(told);
 });
 
 test("a checkpoint holds the adapter in PEFT's layout, which says which layers it is for", async () => {
@@ -229,6 +234,32 @@ test('a gradient whose connection breaks is not added twice', async () => {
   const [whole, broken] = [await norms(false), await norms(true)];
   expect(broken.gradNorm).toBe(whole.gradNorm);
   expect([whole.models, broken.models]).toEqual([1, 2]);
+});
+
+test('a server that is busy, holds a question or is not done is asked again; one that fails is told with its reason', async () => {
+  const answers = [
+    ['create_session', 503, { detail: 'starting' }],
+    ['create_model', 429, { detail: 'slow down' }],
+    ['retrieve_future', 408, { detail: 'Timeout waiting for result' }],
+    ['retrieve_future', 200, { type: 'try_again', queue_state: 'active' }], // verl's, Twinkle's
+    ['forward', 400, { detail: 'the sequence is too long' }],
+  ] as const;
+  let next = 0;
+  const { url } = await start({
+    before: (call) => {
+      const [at, status, body] = answers[next] ?? [];
+      if (at !== call) return undefined;
+      next++;
+      return [status!, body!];
+    },
+  });
+  const trainer = await rent(url).open('policy', model);
+  const rows = [{ ids: Int32Array.of(1, 2), targets: Uint8Array.of(0, 1) }];
+  const score = () => trainer.score(rows, { temperature: 1, outputs: ['logprob'] });
+  await expect(score()).rejects.toThrow('forward answered 400: the sequence is too long');
+  await score();
+  expect(next).toBe(answers.length);
+  await trainer.close();
 });
 
 test('what the protocol cannot carry is refused by name before the first step', async () => {

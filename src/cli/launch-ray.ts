@@ -14,7 +14,7 @@ import { filesBelow } from '../launch/working-directory.ts';
 import { type ZipEntry, zipOf } from '../launch/zip.ts';
 import { ownProgram } from '../lib/own-program.ts';
 import { keepSecret } from '../lib/secrets.ts';
-import { LOCAL_ENGINES } from '../options/engines.ts';
+import { needsNoServer } from '../options/engines.ts';
 import type { ResolvedRun } from '../options/resolve-run.ts';
 import type { DescribedRun } from '../options/schema.ts';
 import { packageFolder } from '../torch/environment.ts';
@@ -182,7 +182,7 @@ interface PlacedEngine {
 
 /** The engine whose servers are placed; undefined where the control plane samples by itself. */
 function placedEngine({ servers }: DescribedRun): PlacedEngine | undefined {
-  if (servers.engine in LOCAL_ENGINES) return undefined;
+  if (needsNoServer(servers.engine)) return undefined;
   const { name, launch } = engineNamed(servers.engine, 'servers.engine');
   if (!launch) throw new ConfigError(`servers of ${name} cannot be started; give servers.urls`);
   return { name, launch };

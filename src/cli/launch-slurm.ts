@@ -9,7 +9,7 @@ import { installedRelease } from '../inference/installed-engine.ts';
 import { SlurmCluster } from '../launch/slurm.ts';
 import { type SlurmPlan, slurmScript } from '../launch/slurm-script.ts';
 import { ownProgram } from '../lib/own-program.ts';
-import { LOCAL_ENGINES } from '../options/engines.ts';
+import { needsNoServer } from '../options/engines.ts';
 import type { ResolvedRun } from '../options/resolve-run.ts';
 import type { DescribedRun } from '../options/schema.ts';
 import { defaultPython, packageFolder } from '../torch/environment.ts';
@@ -122,7 +122,7 @@ async function serversOf(
 ): Promise<SlurmPlan['servers']> {
   const { servers, cluster, trainer, model } = options;
   const { mode, engine: name, tensorParallel, memoryShare, logLevel } = servers;
-  if (mode === 'server' || LOCAL_ENGINES[name]) return undefined;
+  if (mode === 'server' || needsNoServer(name)) return undefined;
   const engine = engineNamed(name, 'servers.engine');
   const { launch } = engine;
   if (!launch)

@@ -6,11 +6,11 @@ import { programs } from '../gateway/policies/programs.ts';
 import type { ServerFactory } from '../gateway/server-factory.ts';
 import { engineNamed } from '../inference/engines.ts';
 import { usualOf } from '../lib/setting.ts';
+import type { TrainerFactory } from '../training/trainer.ts';
 import { LOCAL_ENGINES, TRAINER_ENGINES } from './engines.ts';
 import { PARTS } from './part-options.ts';
 import type { DescribedRun } from './schema.ts';
 import { servers } from './servers.ts';
-import type { AssembledTrainer } from './trainers.ts';
 
 type Described = DescribedRun['servers'];
 
@@ -24,11 +24,21 @@ const OF_STARTED_SERVERS = [
   'logLevel',
 ] as const;
 
+/** Without effect where the trainer's service samples. */
+const OF_OTHER_SERVERS = [
+  'urls',
+  'replicas',
+  'weightsDirectory',
+  'timeoutSeconds',
+  'startSeconds',
+  'seeds',
+] as const;
+
 /** Where tokens come from, by `servers.*`. Settings without effect here are named in one line. */
 export function assembleServers(
   described: Described,
   warn: (message: string) => void,
-  trainer?: AssembledTrainer,
+  trainer?: TrainerFactory,
 ): ServerFactory {
   const { mode, urls, replicas, timeoutSeconds, startSeconds, seeds, weightsDirectory } = described;
   const unheard = (names: readonly (keyof Described)[], why: string) => {
@@ -37,24 +47,21 @@ export function assembleServers(
     const set = names.filter(isSet);
     if (set.length > 0) warn(`${set.map((name) => `servers.${name}`).join(', ')}: ${why}`);
   };
-  if (TRAINER_ENGINES.includes(described.engine)) {
-    if (trainer?.name !== described.engine || !trainer.servers)
+  if (trainer?.servers) {
+    if (described.engine !== trainer.name)
       throw new ConfigError(
-        `servers.engine is ${described.engine}, which comes with the trainer; set trainer.name=${described.engine} too`,
+        `servers.engine is ${described.engine}, but the weights of trainer.name=${trainer.name} stay on its server; set servers.engine=${trainer.name}`,
       );
     unheard(
-      [
-        ...OF_STARTED_SERVERS,
-        'urls',
-        'replicas',
-        'weightsDirectory',
-        'timeoutSeconds',
-        'startSeconds',
-        'seeds',
-      ],
-      `without effect: ${described.engine} samples where trainer.options.url says`,
+      [...OF_STARTED_SERVERS, ...OF_OTHER_SERVERS],
+      `without effect: ${trainer.name} samples where trainer.options.url says`,
     );
     return { ...trainer.servers, gateway: { ...trainer.servers.gateway, ...gatewayOf(described) } };
+  }
+  if (TRAINER_ENGINES.includes(described.engine)) {
+    throw new ConfigError(
+      `servers.engine is ${described.engine}, which comes with the trainer; set trainer.name=${described.engine} too`,
+    );
   }
   const local = LOCAL_ENGINES[described.engine];
   if (local && mode !== 'server') {

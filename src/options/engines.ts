@@ -16,6 +16,10 @@ export const LOCAL_ENGINES: Readonly<Record<string, LocalEngine>> = {
 /** Engines that come with the trainer of the same name, whose service also samples. */
 export const TRAINER_ENGINES: readonly string[] = ['tinker'];
 
+/** Whether an engine runs in this process or elsewhere, so that no server of it is started. */
+export const needsNoServer = (engine: string): boolean =>
+  Object.hasOwn(LOCAL_ENGINES, engine) || TRAINER_ENGINES.includes(engine);
+
 /** Every value of `servers.engine`. */
 export const SERVERS_ENGINES: readonly string[] = [
   ...Object.keys(LOCAL_ENGINES),

@@ -2,13 +2,13 @@ import { engineNamed } from '../inference/engines.ts';
 import { countGpus, installedRelease } from '../inference/installed-engine.ts';
 import { refuseTakenPort } from '../inference/launch.ts';
 import { messageOf } from '../lib/error-message.ts';
-import { LOCAL_ENGINES } from './engines.ts';
+import { needsNoServer } from './engines.ts';
 import type { DescribedRun } from './schema.ts';
 
 /** What servers that a run would start do not find on this machine: engine, ports, GPUs. For --dry-run. */
 export async function findMissingServers(described: DescribedRun['servers']): Promise<string[]> {
   const { mode, program, portStart, replicas, tensorParallel } = described;
-  if (mode === 'server' || LOCAL_ENGINES[described.engine]) return [];
+  if (mode === 'server' || needsNoServer(described.engine)) return [];
   const missing: string[] = [];
   const check = async (what: Promise<unknown>) => {
     await what.catch((error: unknown) => missing.push(`servers: ${messageOf(error)}`));

@@ -2,27 +2,21 @@
 import { z } from 'zod';
 import { embedded } from '../engine/embedded.ts';
 import { ConfigError } from '../errors.ts';
-import type { ServerFactory } from '../gateway/server-factory.ts';
 import { SERVER_NAMES } from '../tinker/known-servers.ts';
 import { tinker } from '../tinker/tinker.ts';
 import { ADVANTAGE_LOSSES } from '../tinker/wire.ts';
 import { torch } from '../torch/torch.ts';
 import type { TrainerFactory } from '../training/trainer.ts';
 
-/** What trains, with its own servers where its service also samples. */
-export interface AssembledTrainer extends TrainerFactory {
-  readonly servers?: ServerFactory;
-}
-
 interface NamedTrainer<O> {
   /** What `trainer.options` may hold. */
   readonly options: z.ZodType<O>;
-  create(options: O): AssembledTrainer;
+  create(options: O): TrainerFactory;
 }
 
 /** So that a trainer's options keep their type within its line. */
 function named<O>(trainer: NamedTrainer<O>) {
-  return (given: Readonly<Record<string, unknown>>): AssembledTrainer => {
+  return (given: Readonly<Record<string, unknown>>): TrainerFactory => {
     const parsed = trainer.options.safeParse(given);
     if (parsed.success) return trainer.create(parsed.data);
     const [{ path, message } = { path: [], message: '' }] = parsed.error.issues;
@@ -111,7 +105,7 @@ export function assembleTrainer({
 }: {
   readonly name: string;
   readonly options: Readonly<Record<string, unknown>>;
-}): AssembledTrainer {
+}): TrainerFactory {
   const create = TRAINERS[name];
   if (create) return create(options);
   throw new ConfigError(`trainer.name is ${JSON.stringify(name)}; use one of ${TRAINER_NAMES.join(', ')}`);

@@ -67,8 +67,8 @@ export async function openParts<T extends object>(
   const { signal } = options;
   keepNamedSecrets(process.env);
   const { algorithm, notice: changed } = algorithmFor(options.algorithm ?? USUAL(), options);
-  const from: ServerFactory = options.servers ?? embedded().servers;
   const trainers: TrainerFactory = options.trainer ?? embedded().trainer;
+  const from: ServerFactory = options.servers ?? trainers.servers ?? embedded().servers;
   const hasTools = options.agent.tools.length > 0;
   await options.agent.prepare?.();
   const { directory: model, format } = await openChatFormat(options.model, {

@@ -31,7 +31,7 @@ interface Sampled {
   readonly prompt_logprobs?: readonly (number | null)[] | null;
 }
 
-/** Where a request is sampled: the weights, their version, and how often they had to be found again. */
+/** Where a request is sampled: the weights, their version, and the session that samples with them. */
 interface Source {
   readonly version: number;
   readonly path: string | undefined;
@@ -47,6 +47,8 @@ export class TinkerServer implements InferenceServer {
   readonly #client: TinkerClient;
   readonly #door = new Door();
   #source: Source | undefined;
+  /** Of the weights that were sent last; undefined is the base model. */
+  #path: string | undefined;
   #version = 0;
   #requests = 0;
   /** Aborts what is in flight. */
@@ -184,6 +186,7 @@ export class TinkerServer implements InferenceServer {
     const source = this.#open(weights.version, weights.path);
     await source.sampler;
     this.#source = source;
+    this.#path = weights.path;
     this.#version = weights.version;
   }
 
@@ -192,14 +195,16 @@ export class TinkerServer implements InferenceServer {
   }
 
   #sampling(): Source {
-    this.#source ??= this.#open(this.#version, undefined);
+    this.#source ??= this.#open(this.#version, this.#path);
     return this.#source;
   }
 
   #open(version: number, path: string | undefined): Source {
-    const sampler = this.#openSampler(path);
-    sampler.catch(() => {}); // told to whoever waits for it
-    return { version, path, sampler };
+    const source = { version, path, sampler: this.#openSampler(path) };
+    source.sampler.catch(() => {
+      if (this.#source === source) this.#source = undefined; // the next request tries again
+    });
+    return source;
   }
 
   async #openSampler(path: string | undefined): Promise<string> {
@@ -230,8 +235,11 @@ export class TinkerServer implements InferenceServer {
       if (path === undefined) throw new EngineError(error.message, { cause: error });
       return this.#openSampler(path);
     })();
-    finding.catch(() => {});
-    this.#source = { version: lost.version, path: lost.path, sampler: finding };
+    const found = { version: lost.version, path: lost.path, sampler: finding };
+    this.#source = found;
+    finding.catch(() => {
+      if (this.#source === found) this.#source = lost; // the next request tries again
+    });
     await finding;
   }
 }

@@ -57,8 +57,7 @@ export interface TinkerFactory extends TrainerFactory {
 const DEFAULT_LORA: TinkerLora = { rank: 32 };
 
 /**
- * A trainer on a Tinker server, and servers that sample there:
- * `const rented = tinker({ model: 'Qwen/Qwen3-8B' }); train({ trainer: rented, servers: rented.servers })`.
+ * A trainer on a Tinker server, and servers that sample there: `train({ trainer: tinker({ model: 'Qwen/Qwen3-8B' }) })`.
  */
 export function tinker(options: TinkerOptions): TinkerFactory {
   const { url = HOSTED_URL, model: base, lora = DEFAULT_LORA, loss = 'importance_sampling' } = options;

@@ -1,3 +1,4 @@
+import type { ServerFactory } from '../gateway/server-factory.ts';
 import type { WeightTensor, WeightUpdate } from '../inference/server.ts';
 import type { ImageRef } from '../types.ts';
 
@@ -100,6 +101,8 @@ export interface AdapterWeights {
 export interface TrainerFactory {
   readonly name: string;
   open(role: TrainerRole, model: string, options?: OpenTrainerOptions): Promise<Trainer>;
+  /** Where its weights are sampled, for a trainer whose service does that too: a run's servers unless others are given. */
+  readonly servers?: ServerFactory;
 }
 
 /** Which of a run's models a trainer holds. */

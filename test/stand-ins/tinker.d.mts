@@ -13,5 +13,6 @@ export function startTinker(options?: {
   readonly disk?: Map<string, unknown>;
   readonly port?: number;
   readonly apiKey?: string;
-  readonly before?: (call: string, request: IncomingMessage) => void;
+  /** Gives `[status, body]` to answer with instead, or nothing. */
+  readonly before?: (call: string, request: IncomingMessage) => unknown;
 }): Promise<TinkerStandIn>;

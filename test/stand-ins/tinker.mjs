@@ -32,7 +32,8 @@ const fail = (status, detail) => Object.assign(new Error(String(detail)), { stat
 
 /**
  * `disk` is a Map that outlives the server, as a folder of checkpoints does. `reduction` is sequence-mean or token-sum.
- * `before(name, request)` is called with each call before it is answered; it may break the connection.
+ * `before(name, request)` is called with each call before it is answered; it may break the connection, or give a status and a
+ * body to answer with instead.
  */
 export async function startTinker({
   vocabulary = 8,
@@ -312,7 +313,8 @@ export async function startTinker({
       if (!routes[call]) lost(404, 'Not Found');
       const body = JSON.parse(Buffer.concat(parts).toString());
       calls.push({ call, body });
-      before(call, request);
+      const instead = before(call, request);
+      if (instead) return say(...instead);
       const answer = routes[call](body);
       if (!request.socket.destroyed) say(200, answer);
     } catch (error) {
