@@ -29,6 +29,7 @@ const WAYS = {
   'as advantages of importance sampling, where a server averages': rent(averaging.url),
   'as advantages of PPO, where a server averages': rent(averaging.url, { loss: 'ppo' }),
   'as weights of a cross-entropy, where a server sums': rent(summing.url, { server: 'skyrl-torch' }),
+  'as weights in protobuf, as the hosted service wants them': rent(summing.url, { server: 'hosted' }),
 } as const;
 
 describe.each(Object.entries(WAYS))('gradients %s', (_, rented) => {

@@ -28,6 +28,50 @@ function archive({ table }) {
   return gzipSync(Buffer.concat([...blocks, Buffer.alloc(1024)]));
 }
 
+/** The fields of a protobuf message, by number: numbers, or bytes. */
+function fieldsOf(bytes) {
+  const fields = {};
+  let at = 0;
+  const varint = () => {
+    let value = 0;
+    for (let shift = 1; ; shift *= 128) {
+      const byte = bytes[at++];
+      value += (byte & 127) * shift;
+      if (byte < 128) return value;
+    }
+  };
+  while (at < bytes.length) {
+    const key = varint();
+    let value = varint();
+    if (key % 8 === 2) {
+      at += value;
+      value = bytes.subarray(at - value, at);
+    }
+    fields[key >> 3] ??= [];
+    fields[key >> 3].push(value);
+  }
+  return fields;
+}
+
+/** A `ForwardBackwardRequest` of the service's schema, as its JSON. */
+function lossRequest(bytes) {
+  const whole = fieldsOf(bytes);
+  const numbers = (type, data) => Array.from(new type(Uint8Array.from(data).buffer), Number);
+  const data = (whole[3] ?? []).map((datum) => {
+    const { 1: chunks, 2: inputs } = fieldsOf(datum);
+    const tensors = inputs.map((entry) => {
+      const { 1: name, 2: tensor } = fieldsOf(entry);
+      const { 1: dense, 3: dtype } = fieldsOf(tensor[0]);
+      return [name.toString(), { data: numbers(dtype[0] === 2 ? BigInt64Array : Float32Array, dense[0]) }];
+    });
+    const tokens = chunks.flatMap((chunk) => numbers(Int32Array, fieldsOf(fieldsOf(chunk)[1][0])[1][0]));
+    return { model_input: { chunks: [{ tokens }] }, loss_fn_inputs: Object.fromEntries(tensors) };
+  });
+  const type = whole[6]?.[0] === 1 ? 'forward' : 'forward_backward';
+  const input = { data, loss_fn: whole[4].toString() };
+  return { type, model_id: whole[1].toString(), seq_id: whole[2][0], [`${type}_input`]: input };
+}
+
 const fail = (status, detail) => Object.assign(new Error(String(detail)), { status, detail });
 
 /**
@@ -311,11 +355,14 @@ export async function startTinker({
       const [, file] = /^\/files\/(.+)$/.exec(call) ?? [];
       if (file) return response.end(archive(stored(`tinker://${file}`, 'sampler')));
       if (!routes[call]) lost(404, 'Not Found');
-      const body = JSON.parse(Buffer.concat(parts).toString());
+      const isProtobuf = request.headers['content-type'] === 'application/x-protobuf';
+      const body = isProtobuf
+        ? lossRequest(Buffer.concat(parts))
+        : JSON.parse(Buffer.concat(parts).toString());
       calls.push({ call, body });
       const instead = before(call, request);
       if (instead) return say(...instead);
-      const answer = routes[call](body);
+      const answer = routes[isProtobuf ? body.type : call](body);
       if (!request.socket.destroyed) say(200, answer);
     } catch (error) {
       say(error.status ?? 500, { detail: error.detail ?? error.message });
