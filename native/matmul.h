@@ -1,4 +1,5 @@
 // Matrix products on packed weights. A panel holds TILE_WIDTH output columns: [depth][TILE_WIDTH], zero-padded.
+// In bfloat16 a panel is the same with half the bytes; a block of it is widened in the thread's scratch before use.
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
@@ -141,34 +142,47 @@ INLINE int64_t packed_floats(int64_t n, int64_t k) {
   return times(times(divide_up(n, TILE_WIDTH), TILE_WIDTH), k);
 }
 
+INLINE uint16_t narrow_bf16(uint32_t bits) {
+  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+INLINE uint32_t bits_of(float value) {
+  union { float value; uint32_t bits; } u = {.value = value};
+  return u.bits;
+}
+
 static int32_t op_packedBytes(Call *call) {
   int64_t n = take_size(call), k = take_size(call);
+  int half = take_flag(call);
   if (call->error) return call->error;
-  call->context->arguments[DETAILS] = (double)most(64, times(4, packed_floats(n, k)));
+  call->context->arguments[DETAILS] = (double)most(64, times(half ? 2 : 4, packed_floats(n, k)));
   return 0;
 }
 
 typedef struct {
   const float *weight;
-  float *packed;
+  void *packed;
   int64_t n, k, stride, step;
-  int transposed;
+  int transposed, half;
 } PackJob;
 
-static void pack_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
-  PackJob *job = data;
+INLINE void put_packed(void *packed, int half, int64_t at, float value) {
+  if (half) ((uint16_t *)packed)[at] = narrow_bf16(bits_of(value));
+  else ((float *)packed)[at] = value;
+}
+
+INLINE void pack_panels(PackJob *job, int64_t chunk, const int half) {
   int64_t outputs = job->transposed ? job->k : job->n, depth = job->transposed ? job->n : job->k;
   int64_t panels = divide_up(outputs, TILE_WIDTH);
   for (int64_t panel = chunk * job->step; panel < least(panels, (chunk + 1) * job->step); panel++) {
-    float *to = job->packed + panel * depth * TILE_WIDTH;
+    int64_t to = panel * depth * TILE_WIDTH;
     int64_t first = panel * TILE_WIDTH, width = least(TILE_WIDTH, outputs - first);
     if (job->transposed) {
       for (int64_t p = 0; p < depth; p++) {
         const float *from = job->weight + p * job->stride + first;
         int64_t j = 0;
-        for (; j < width; j++) to[p * TILE_WIDTH + j] = from[j];
-        for (; j < TILE_WIDTH; j++) to[p * TILE_WIDTH + j] = 0;
+        for (; j < width; j++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, from[j]);
+        for (; j < TILE_WIDTH; j++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, 0);
       }
       continue;
     }
@@ -176,12 +190,19 @@ static void pack_chunk(void *data, int64_t chunk, int thread) {
       int64_t end = least(depth, block + 16);
       for (int64_t j = 0; j < width; j++) {
         const float *from = job->weight + (first + j) * job->stride;
-        for (int64_t p = block; p < end; p++) to[p * TILE_WIDTH + j] = from[p];
+        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, from[p]);
       }
       for (int64_t j = width; j < TILE_WIDTH; j++)
-        for (int64_t p = block; p < end; p++) to[p * TILE_WIDTH + j] = 0;
+        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, 0);
     }
   }
+}
+
+static void pack_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  PackJob *job = data;
+  if (job->half) pack_panels(job, chunk, 1);
+  else pack_panels(job, chunk, 0);
 }
 
 static int32_t op_pack(Call *call) {
@@ -190,9 +211,10 @@ static int32_t op_pack(Call *call) {
   job.k = take_size(call);
   job.stride = take_stride(call, job.k);
   job.transposed = take_flag(call);
+  job.half = take_flag(call);
   int64_t outputs = job.transposed ? job.k : job.n, depth = job.transposed ? job.n : job.k;
   job.weight = take_floats(call, span(job.n, job.stride, job.k));
-  job.packed = take_floats(call, packed_floats(outputs, depth));
+  job.packed = take_bytes(call, packed_floats(outputs, depth), job.half ? 2 : 4);
   if (call->error || !outputs || !depth) return call->error;
   job.step = chunk_items(depth * TILE_WIDTH, 1 << 15);
   parallel(call->context, divide_up(divide_up(outputs, TILE_WIDTH), job.step), pack_chunk, &job);
@@ -200,11 +222,23 @@ static int32_t op_pack(Call *call) {
 }
 
 typedef struct {
-  const float *x, *packed, *bias;
+  Context *context;
+  const float *x, *bias;
+  const void *packed;
   float *y;
   int64_t m, n, k, xStride, yStride, rowStep, panelStep, panelChunks;
-  int accumulate;
+  int accumulate, half;
 } MatmulJob;
+
+/* `depth` rows of a panel from `begin` on, as floats: in place, or widened into `room`. */
+INLINE const float *panel_block(const MatmulJob *job, int64_t panel, int64_t begin, int64_t depth, float *room) {
+  int64_t at = (panel * job->k + begin) * TILE_WIDTH;
+  if (!job->half) return (const float *)job->packed + at;
+  const uint16_t *from = (const uint16_t *)job->packed + at;
+  uint32_t *to = (uint32_t *)room;
+  for (int64_t i = 0; i < depth * TILE_WIDTH; i++) to[i] = (uint32_t)from[i] << 16;
+  return room;
+}
 
 /* Rows [i, end) are cut into tiles as equal as can be: 32 rows by 6 are 6 6 5 5 5 5, never 6 6 6 6 6 2. */
 INLINE int64_t next_rows(int64_t i, int64_t end) {
@@ -213,8 +247,8 @@ INLINE int64_t next_rows(int64_t i, int64_t end) {
 }
 
 static void matmul_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
   MatmulJob *job = data;
+  float *room = scratch(job->context, thread);
   const int64_t n = job->n, k = job->k, panels = divide_up(n, TILE_WIDTH);
   const int64_t row = chunk / job->panelChunks * job->rowStep, rowEnd = least(job->m, row + job->rowStep);
   const int64_t first = chunk % job->panelChunks * job->panelStep, last = least(panels, first + job->panelStep);
@@ -228,21 +262,24 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
       else
         for (int64_t j = column; j < columnEnd; j++) y[j] = job->bias[j];
     }
+  const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+  // Widened panels of few rows are used once: a shorter block stays in the first-level cache.
+  const int64_t block = job->half && wide > 1 ? DEPTH_BLOCK / 4 : DEPTH_BLOCK;
   int64_t begin = 0;
   do {
-    int64_t depth = least(DEPTH_BLOCK, k - begin);
+    int64_t depth = least(block, k - begin);
     for (int64_t panel = first; panel < last;) {
-      const float *b = job->packed + (panel * k + begin) * TILE_WIDTH;
-      int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
       if (wide > 1 && (panel + wide) * TILE_WIDTH <= n && panel + wide <= last) {
         const float *several[WIDE_PANELS];
-        for (int64_t i = 0; i < wide; i++) several[i] = b + i * k * TILE_WIDTH;
+        for (int64_t i = 0; i < wide; i++)
+          several[i] = panel_block(job, panel + i, begin, depth, room + i * block * TILE_WIDTH);
         WideFunction function = rows == 1 ? wide_1 : rows == 2 ? wide_2 : wide_3;
         function(depth, job->x + row * job->xStride + begin, job->xStride, several, TILE_WIDTH,
                  job->y + row * job->yStride + panel * TILE_WIDTH, job->yStride, fresh);
         panel += wide;
         continue;
       }
+      const float *b = panel_block(job, panel, begin, depth, room);
       int64_t width = least(TILE_WIDTH, n - panel * TILE_WIDTH);
       for (int64_t i = row; i < rowEnd;) {
         int64_t count = next_rows(i, rowEnd);
@@ -257,20 +294,21 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
       panel++;
     }
     fresh = 0;
-    begin += DEPTH_BLOCK;
+    begin += block;
   } while (begin < k);
 }
 
 static int32_t op_matmul(Call *call) {
-  MatmulJob job;
+  MatmulJob job = {call->context};
   job.m = take_size(call);
   job.n = take_size(call);
   job.k = take_size(call);
   job.xStride = take_stride(call, job.k);
   job.yStride = take_stride(call, job.n);
   job.accumulate = take_flag(call);
+  job.half = take_flag(call);
   job.x = take_floats(call, span(job.m, job.xStride, job.k));
-  job.packed = take_floats(call, packed_floats(job.n, job.k));
+  job.packed = take_bytes(call, packed_floats(job.n, job.k), job.half ? 2 : 4);
   job.y = take_floats(call, span(job.m, job.yStride, job.n));
   job.bias = take_optional(call, job.n);
   if (call->error || !job.m || !job.n) return call->error;

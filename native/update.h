@@ -134,10 +134,6 @@ INLINE uint16_t narrow_f16(uint32_t bits) {
   }
   return (uint16_t)(sign | ((magnitude + 0xfff + (magnitude >> 13 & 1) - 0x38000000) >> 13));
 }
-INLINE uint16_t narrow_bf16(uint32_t bits) {
-  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 static void widen_chunk(void *data, int64_t chunk, int thread) {
   (void)thread;

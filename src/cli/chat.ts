@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import { agent } from '../agent/agent.ts';
 import type { Tool } from '../agent/tool.ts';
+import type { HeldAs } from '../engine/arithmetic.ts';
 import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
 import { rollout } from '../rollout.ts';
@@ -14,11 +15,13 @@ import { number, whole } from './number.ts';
 import { textOf } from './print-trajectory.ts';
 import { modelOf, wholePath } from './recorded-run.ts';
 import { trainedWith } from './trained-with.ts';
+import { weightsOption } from './weights-option.ts';
 
 interface ChatFlags {
   readonly config?: string;
   readonly temperature: number;
   readonly maxTokens: number;
+  readonly weights: HeldAs;
 }
 
 export function registerChat(program: Command): void {
@@ -33,6 +36,7 @@ export function registerChat(program: Command): void {
     )
     .option('--temperature <t>', '0 is greedy', number(0), 0)
     .option('--max-tokens <n>', 'tokens per reply', whole(1), 512)
+    .addOption(weightsOption())
     .action((run: string, overrides: string[], { config, ...flags }: ChatFlags) =>
       converse(run, { file: config, overrides }, flags),
     );
@@ -41,7 +45,7 @@ export function registerChat(program: Command): void {
 async function converse(
   name: string,
   words: GivenWords,
-  { temperature, maxTokens }: ChatFlags,
+  { temperature, maxTokens, weights }: ChatFlags,
 ): Promise<void> {
   const run = wholePath(name);
   const model = existsSync(runPaths(run).options) ? await modelOf(run) : run;
@@ -50,7 +54,7 @@ async function converse(
     chat,
     tools: tools.length > 0,
   });
-  const servers = await embedded().servers.open(directory);
+  const servers = await embedded({ weights }).servers.open(directory);
   const server = gateway(servers);
   const terminal = createInterface({ input: process.stdin, output: process.stdout });
   console.log(

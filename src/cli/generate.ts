@@ -2,10 +2,12 @@ import type { Command } from 'commander';
 import { unguard } from '../chat/added-tokens.ts';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { findModelFolder } from '../chat/model-folder.ts';
+import type { HeldAs } from '../engine/arithmetic.ts';
 import { openServer } from '../engine/server.ts';
 import { ConfigError } from '../errors.ts';
 import type { SamplingParams } from '../inference/server.ts';
 import { number, positive, whole } from './number.ts';
+import { weightsOption } from './weights-option.ts';
 
 interface GenerateFlags {
   readonly model: string;
@@ -18,6 +20,7 @@ interface GenerateFlags {
   readonly seed: number;
   readonly stop: readonly string[];
   readonly adapter?: string;
+  readonly weights: HeldAs;
   readonly chat?: boolean;
   readonly json?: boolean;
 }
@@ -37,6 +40,7 @@ export function registerGenerate(program: Command): void {
     .option('--seed <n>', 'the same seed gives the same text', whole(0), 0)
     .option('--stop <text>', 'end where this text appears; may be repeated', collect, [])
     .option('--adapter <directory>', 'a LoRA adapter in the PEFT layout')
+    .addOption(weightsOption())
     .option('--chat', "put the text into the model's chat template")
     .option('--json', 'instead of the text, {prompt, ids, logprobs, finish, text} at the end')
     .action(generate);
@@ -47,7 +51,7 @@ const collect = (value: string, list: readonly string[]) => [...list, value];
 async function generate(text: string, flags: GenerateFlags): Promise<void> {
   const model = await findModelFolder(flags.model, { weights: true });
   const { prompt, stopIds, tokenizer } = await encodePrompt(model, text, flags.chat === true);
-  const server = await openServer({ model });
+  const server = await openServer({ model, weights: flags.weights });
   const interrupted = new AbortController();
   const interrupt = () => interrupted.abort();
   process.once('SIGINT', interrupt);

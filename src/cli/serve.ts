@@ -2,11 +2,13 @@ import { once } from 'node:events';
 import type { Command } from 'commander';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { findModelFolder } from '../chat/model-folder.ts';
+import type { HeldAs } from '../engine/arithmetic.ts';
 import { openServer } from '../engine/server.ts';
 import { keyFor } from '../lib/http-guard.ts';
 import { serveModel } from '../serve/serve.ts';
 import { serverKeyOption, tlsCertOption, tlsFiles, tlsKeyOption } from './api-key.ts';
 import { port, positive, whole } from './number.ts';
+import { weightsOption } from './weights-option.ts';
 
 interface ServeFlags {
   readonly model: string;
@@ -14,6 +16,7 @@ interface ServeFlags {
   readonly port: number;
   readonly replicas: number;
   readonly threads?: number;
+  readonly weights: HeldAs;
   readonly cacheMegabytes?: number;
   readonly maxBatch?: number;
   readonly apiKey?: string;
@@ -31,6 +34,7 @@ export function registerServe(program: Command): void {
     .option('--port <n>', 'of the first replica; further ones take the next. 0 takes free ones', port, 30_000)
     .option('--replicas <n>', 'engines, each with its own port and cache', whole(1, 64), 1)
     .option('--threads <n>', 'threads of each engine', whole(1))
+    .addOption(weightsOption())
     .option('--cache-megabytes <n>', 'cached keys and values of each engine', positive)
     .option('--max-batch <n>', 'requests an engine runs at once', whole(1))
     .addOption(serverKeyOption())
@@ -44,7 +48,7 @@ async function serve(flags: ServeFlags): Promise<void> {
   const model = await findModelFolder(flags.model, { weights: true });
   const { tokenizer, eosIds, templates, config } = await loadModelFiles(model);
   const format = Object.keys(templates).length > 0 ? await loadChatFormat(model) : undefined;
-  const { threads, cacheMegabytes, maxBatch } = flags;
+  const { threads, weights, cacheMegabytes, maxBatch } = flags;
   const apiKey = keyFor(flags.host, flags.apiKey);
   const tls = tlsFiles(flags);
   const opened: { close(): Promise<void> }[] = [];
@@ -55,6 +59,7 @@ async function serve(flags: ServeFlags): Promise<void> {
     for (let replica = 0; replica < flags.replicas && !stop.signal.aborted; replica++) {
       const server = await openServer({
         model,
+        weights,
         signal: stop.signal,
         ...(threads === undefined ? {} : { threads }),
         ...(cacheMegabytes === undefined ? {} : { cacheMegabytes }),

@@ -1,2 +1,6 @@
-/** Trainer and servers of the embedded engine compute with the same kernels in float32. */
-export const ARITHMETIC = 'rollcall f32';
+/** How weights that are not trained are held; products and sums are float32 either way. */
+export type HeldAs = 'float32' | 'bfloat16';
+
+/** Trainer and servers of the embedded engine compute with the same kernels, from weights that were rounded alike. */
+export const arithmeticOf = (weights: HeldAs = 'float32') =>
+  weights === 'float32' ? 'rollcall f32' : 'rollcall f32, weights in bf16';

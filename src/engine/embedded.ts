@@ -1,5 +1,6 @@
 import type { TrainerRole } from '../training/trainer.ts';
 import type { ImageRef } from '../types.ts';
+import type { HeldAs } from './arithmetic.ts';
 import { type EmbeddedServer, openServer } from './server.ts';
 import type { LoraOptions } from './training/lora.ts';
 import { type EmbeddedTrainer, openTrainer } from './training/trainer.ts';
@@ -20,6 +21,8 @@ export interface EmbeddedOptions {
   readonly lora?: Omit<LoraOptions, 'alpha'> & Partial<Pick<LoraOptions, 'alpha'>>;
   /** What the servers get of a trainer with `lora`: its matrices, or the whole weights with them added; default `adapter`. */
   readonly send?: 'weights' | 'adapter';
+  /** How weights are held that are not trained, by servers and by a trainer with `lora`; default `float32`. */
+  readonly weights?: HeldAs;
   /** Computes activations again in the backward: less memory, a third more time. */
   readonly recompute?: boolean;
   /** Receives one line when kernels are built or cannot be. */
@@ -36,7 +39,7 @@ interface ImageReading {
  * a run, `train({ ...embedded({ threads: 4 }) })`; either may be used alone.
  */
 export function embedded(options: EmbeddedOptions = {}) {
-  const { replicas = 1, lora, send, recompute, cacheMegabytes, maxBatch, ...common } = options;
+  const { replicas = 1, lora, send, weights, recompute, cacheMegabytes, maxBatch, ...common } = options;
   const servers = {
     name: 'embedded',
     decodesImages: true,
@@ -48,6 +51,7 @@ export function embedded(options: EmbeddedOptions = {}) {
             model,
             ...common,
             readImage,
+            ...(weights === undefined ? {} : { weights }),
             ...(cacheMegabytes === undefined ? {} : { cacheMegabytes }),
             ...(maxBatch === undefined ? {} : { maxBatch }),
           }),
@@ -67,6 +71,8 @@ export function embedded(options: EmbeddedOptions = {}) {
         readImage,
         trainable: role !== 'reference',
         valueHead: valueHead || role === 'critic',
+        // A critic trains all of its weights.
+        ...(weights === undefined || role === 'critic' ? {} : { weights }),
         ...(lora && role === 'policy' ? { lora: { alpha: lora.rank, ...lora } } : {}),
         ...(recompute === undefined ? {} : { recompute }),
       }),

@@ -1,7 +1,7 @@
 /** The thread of an embedded server: owns kernels, model and cache; talks by messages, one batch a step. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { ConfigError } from '../errors.ts';
-import { ARITHMETIC } from './arithmetic.ts';
+import { arithmeticOf } from './arithmetic.ts';
 import { EngineLoop } from './generation/engine-loop.ts';
 import { Generator } from './generation/generator.ts';
 import type { FromEngine, ServerSetup, ToEngine } from './generation/messages.ts';
@@ -24,6 +24,7 @@ async function main(): Promise<void> {
     cacheMegabytes: setup.cacheMegabytes,
     maxBatch: setup.maxBatch,
     version: setup.version,
+    weights: setup.weights,
     patches: config.vision && new ImagePatches(setup.model, config.vision),
     decoder: () => {
       decoder ??= openTokenDecoder(setup.model);
@@ -41,7 +42,7 @@ async function main(): Promise<void> {
     description: kernels.description,
     info: {
       engine: 'embedded',
-      arithmetic: ARITHMETIC,
+      arithmetic: arithmeticOf(setup.weights),
       model: setup.model,
       vocabulary: config.vocabulary,
       contextTokens: generator.contextTokens,

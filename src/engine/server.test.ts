@@ -385,6 +385,31 @@ test('the newest adapter answers as the model with its product added, beside req
   await elsewhere.close();
 });
 
+test('weights held in bfloat16 answer as a trainer that holds them so, and not as float32', async () => {
+  const weights = 'bfloat16';
+  const [live, trainer, plain] = await Promise.all([
+    open({ weights }),
+    openTrainer({ model, threads: 1, weights, trainable: false }),
+    server.generate(request(PROMPT, { maxTokens: 40 }, { scorePrompt: true })),
+  ]);
+  expect((await live.info()).arithmetic).toBe(trainer.arithmetic);
+  expect((await server.info()).arithmetic).not.toBe(trainer.arithmetic);
+  const { ids, logprobs } = await live.generate(request(PROMPT, { maxTokens: 40, temperature: 1 }));
+  const row = { ids: Int32Array.of(...PROMPT, ...ids), targets: new Uint8Array(PROMPT.length + ids.length) };
+  row.targets.fill(1, PROMPT.length);
+  const { logprob } = await trainer.score([row], { temperature: 1, outputs: ['logprob'] });
+  logprobs.forEach((value, at) => {
+    expect(Math.abs(value - logprob![0]![PROMPT.length + at]!)).toBeLessThan(1e-4);
+  });
+  const again = await live.generate(request(PROMPT, { maxTokens: 1 }, { scorePrompt: true }));
+  const distances = PROMPT.slice(1).map((_, at) =>
+    Math.abs(again.promptLogprobs![at + 1]! - plain.promptLogprobs![at + 1]!),
+  );
+  expect(Math.max(...distances)).toBeGreaterThan(1e-5);
+  expect(Math.max(...distances)).toBeLessThan(0.05);
+  await Promise.all([live.close(), trainer.close()]);
+});
+
 test('a request that cannot run is refused by field and value, and the engine goes on', async () => {
   const refused = (wanted: GenerateRequest) =>
     server.generate(wanted).then(

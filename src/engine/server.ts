@@ -11,6 +11,7 @@ import type {
 } from '../inference/server.ts';
 import { startWorker } from '../lib/worker.ts';
 import type { ImageRef } from '../types.ts';
+import type { HeldAs } from './arithmetic.ts';
 import type { GenerationStatistics, StepNews } from './generation/generator.ts';
 import type { Ask, FromEngine, ServerSetup, ToEngine } from './generation/messages.ts';
 import { readImages } from './vision/read-images.ts';
@@ -23,6 +24,8 @@ export interface EmbeddedServerOptions {
   /** Threads that compute; default the machine's parallelism. */
   readonly threads?: number;
   readonly kernels?: 'native' | 'wasm';
+  /** How linear layers are held; default `float32`. */
+  readonly weights?: HeldAs;
   /** Memory for cached K/V. */
   readonly cacheMegabytes?: number;
   /** Most requests that run at once; further ones wait. */
@@ -53,6 +56,7 @@ export async function openServer(options: EmbeddedServerOptions): Promise<Embedd
   const setup: ServerSetup = {
     model: options.model,
     version: options.version ?? 0,
+    weights: options.weights ?? 'float32',
     cacheMegabytes: options.cacheMegabytes ?? DEFAULTS.cacheMegabytes,
     maxBatch: options.maxBatch ?? DEFAULTS.maxBatch,
     kernels: {

@@ -232,7 +232,11 @@ export const PARTS = {
       'embedded',
       'Trains on this machine and needs nothing else installed.',
     ),
-    options: setting(mapping, {}, 'Options of that trainer; for the embedded one: threads, lora, recompute.'),
+    options: setting(
+      mapping,
+      {},
+      'Options of that trainer; for the embedded one: threads, lora, weights, recompute.',
+    ),
   },
   cluster: {
     nodes: setting(

@@ -37,6 +37,7 @@ const TRAINERS: Readonly<Record<string, ReturnType<typeof named>>> = {
       threads: z.int().min(1).exactOptional(),
       kernels: z.enum(['native', 'wasm']).exactOptional(),
       recompute: z.boolean().exactOptional(),
+      weights: z.enum(['float32', 'bfloat16']).exactOptional(),
       lora: lora.exactOptional(),
     }),
     create: (options) => embedded(options).trainer,

@@ -5,6 +5,7 @@
 import { EngineError } from '../../errors.ts';
 import type { GenerateResult } from '../../inference/server.ts';
 import { messageOf } from '../../lib/error-message.ts';
+import type { HeldAs } from '../arithmetic.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { PatchedImage } from '../vision/encoder.ts';
@@ -29,6 +30,8 @@ export interface GeneratorOptions {
   /** Most requests that run at once. */
   readonly maxBatch: number;
   readonly version: number;
+  /** How linear layers are held; default `float32`. */
+  readonly weights?: HeldAs;
   /** Made when a request first brings stop strings. */
   readonly decoder: () => TokenDecoder;
   /** Reads images; of a model that sees. */
@@ -76,6 +79,7 @@ export class Generator {
   readonly #eyes: { readonly patches: ImagePatches; readonly seen: SeenImages } | undefined;
   readonly #sequences = new Map<number, RunningSequence>();
   readonly #adapters = new Map<string, LoraWeights>();
+  readonly #half: boolean;
   #weights: PackedWeights;
   /** Version of the last update, and what it was of: '' is the model itself. */
   #version = 0;
@@ -91,7 +95,8 @@ export class Generator {
     this.config = config;
     this.#setVersion('', options.version);
     this.#decoder = options.decoder;
-    this.#weights = packWeights(kernels, config, source);
+    this.#half = options.weights === 'bfloat16';
+    this.#weights = packWeights(kernels, config, source, this.#half);
     const blockBytes = bytesPerBlock(kernels, config, BLOCK_TOKENS);
     const most = options.maxBatch * (Math.ceil(config.contextTokens / BLOCK_TOKENS) + 1);
     const blocks = Math.min(most, Math.floor((options.cacheMegabytes * 2 ** 20) / blockBytes));
@@ -209,7 +214,7 @@ export class Generator {
 
   /** Replaces the model's weights. Running requests continue with the new ones; the cache is emptied. */
   updateWeights(version: number, source: WeightSource): void {
-    const next = packWeights(this.#kernels, this.config, source);
+    const next = packWeights(this.#kernels, this.config, source, this.#half);
     this.#scheduler.retract();
     // A prompt is scored by one version: begin again where the old one was not done.
     for (const sequence of this.#sequences.values()) {

@@ -160,7 +160,8 @@ export class Head {
         out: x,
       });
     }
-    this.#kernels.matmul({ x, packed: weights.head, y: this.#logits, m: count, n: vocabulary, k: hidden });
+    const { head: packed, half } = weights;
+    this.#kernels.matmul({ x, packed, half, y: this.#logits, m: count, n: vocabulary, k: hidden });
   }
 
   /** Penalizes the logits in place and returns the address of a copy of the originals. */

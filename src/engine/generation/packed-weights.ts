@@ -26,6 +26,8 @@ export interface PackedWeights {
   readonly layers: readonly PackedLayer[];
   readonly norm: Pointer;
   readonly head: Pointer;
+  /** Whether `head` and the matrices of layers are in bfloat16. */
+  readonly half: boolean;
   /** Of a model that sees. */
   readonly encoder: VisionEncoder | undefined;
   free(): void;
@@ -79,7 +81,12 @@ function fusedLayout(config: ModelConfig) {
  * Packs a whole new set; the set in use stays as it is until this has succeeded. A matrix is staged unpacked only
  * while its parts arrive.
  */
-export function packWeights(kernels: Kernels, config: ModelConfig, source: WeightSource): PackedWeights {
+export function packWeights(
+  kernels: Kernels,
+  config: ModelConfig,
+  source: WeightSource,
+  half = false,
+): PackedWeights {
   const { places, shapes } = fusedLayout(config);
   const owned: Pointer[] = [];
   const staged = new Map<string, Pointer>();
@@ -87,9 +94,9 @@ export function packWeights(kernels: Kernels, config: ModelConfig, source: Weigh
   const arrived = new Map<string, number>();
   const take = (floats: number) => kernels.alloc(floats * 4);
   const pack = (weight: Pointer, n: number, k: number) => {
-    const packed = kernels.alloc(kernels.packedBytes(n, k));
+    const packed = kernels.alloc(kernels.packedBytes(n, k, half));
     owned.push(packed);
-    kernels.pack({ weight, n, k, packed });
+    kernels.pack({ weight, n, k, packed, half });
     return packed;
   };
   const finish = (name: string) => {
@@ -138,7 +145,7 @@ export function packWeights(kernels: Kernels, config: ModelConfig, source: Weigh
     if (eyes && !kernels.allFinite({ x: eyes.values, count: eyes.count })) {
       throw new EngineError('a weight of the encoder is not finite; the old weights stay in use');
     }
-    return { ...assemble(config, ready), encoder, free };
+    return { ...assemble(config, ready), half, encoder, free };
   } catch (error) {
     free();
     throw error;
@@ -148,7 +155,7 @@ export function packWeights(kernels: Kernels, config: ModelConfig, source: Weigh
 function assemble(
   config: ModelConfig,
   ready: ReadonlyMap<string, Pointer>,
-): Omit<PackedWeights, 'free' | 'encoder'> {
+): Omit<PackedWeights, 'free' | 'encoder' | 'half'> {
   const get = (name: string) => {
     const pointer = ready.get(name);
     if (pointer === undefined) throw new EngineError(`weight ${name} is missing from the update`);

@@ -153,6 +153,7 @@ export class Transformer {
     const kernels = this.#kernels;
     const { embed, norm, cacheWrite, cacheAttention } = this.#calls;
     this.#setRows(tokens);
+    this.#setHalf(weights.half);
     cacheWrite.sequenceCount = cacheAttention.sequenceCount = sequenceCount;
     embed.table = weights.embedding;
     kernels.gather(embed);
@@ -185,6 +186,11 @@ export class Transformer {
     for (const call of [norm, qNorm, kNorm, rope, activate]) call.rows = tokens;
     for (const call of [qkv, output, gateUp, down]) call.m = tokens;
     for (const call of [cacheWrite, cacheAttention]) call.tokens = tokens;
+  }
+
+  #setHalf(half: boolean): void {
+    const { qkv, output, gateUp, down } = this.#calls;
+    for (const call of [qkv, output, gateUp, down]) call.half = half;
   }
 
   #attention(packed: PackedLayer, layer: number, tokens: number, lora?: LayerAdapters): void {
@@ -305,7 +311,7 @@ function layerCalls(config: ModelConfig, at: Buffers) {
   const v = k + kvHeads * headSize * 4;
   const headNorm = { weight: 0, rows: 0, width: headSize, epsilon, stride };
   const matmul = (x: Pointer, y: Pointer, n: number, width: number) => {
-    return { x, packed: 0, y, m: 0, n, k: width, bias: 0 };
+    return { x, packed: 0, half: false, y, m: 0, n, k: width, bias: 0 };
   };
   return {
     embed: { table: 0, rows: vocabulary, width: hidden, ids: at.ids, count: 0, out: at.residual },

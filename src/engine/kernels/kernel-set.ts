@@ -126,15 +126,16 @@ export class KernelSet implements Kernels {
     this.#backend.setHeap(this.#heap.end, this.#workspace, size);
   }
 
-  packedBytes(n: number, k: number) {
-    return this.#call('packedBytes', n, k);
+  packedBytes(n: number, k: number, half?: boolean) {
+    return this.#call('packedBytes', n, k, flag(half));
   }
   pack(a: Args<'pack'>) {
-    this.#call('pack', a.n, a.k, a.stride, flag(a.transposed), a.weight, a.packed);
+    this.#call('pack', a.n, a.k, a.stride, flag(a.transposed), flag(a.half), a.weight, a.packed);
   }
   matmul(a: Args<'matmul'>) {
     const { x, packed, y, bias } = a;
-    this.#call('matmul', a.m, a.n, a.k, a.xStride, a.yStride, flag(a.accumulate), x, packed, y, bias);
+    const flags = [flag(a.accumulate), flag(a.half)];
+    this.#call('matmul', a.m, a.n, a.k, a.xStride, a.yStride, ...flags, x, packed, y, bias);
   }
   weightGradient(a: Args<'weightGradient'>) {
     this.#call('weightGradient', a.m, a.n, a.k, a.dyStride, a.xStride, a.dwStride, a.dy, a.x, a.dw);

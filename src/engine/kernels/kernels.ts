@@ -52,8 +52,11 @@ export interface Heap {
 }
 
 export interface MatrixOps {
-  /** Bytes of the packed form of an [n, k] matrix. The layout is private to the instance's kind and CPU. */
-  packedBytes(n: number, k: number): number;
+  /**
+   * Bytes of the packed form of an [n, k] matrix; `half` is in bfloat16. The layout is private to the instance's kind
+   * and CPU.
+   */
+  packedBytes(n: number, k: number, half?: boolean): number;
   /**
    * Packs `weight` [n, k] (Hugging Face's [out, in]) for y = x·Wᵀ. With `transposed`, packs it for dx = dy·W:
    * the result is the packed form of the [k, n] matrix Wᵀ, of `packedBytes(k, n)` bytes. Weights that change
@@ -65,10 +68,12 @@ export interface MatrixOps {
     k: number;
     packed: Pointer;
     transposed?: boolean;
+    /** Rounds to bfloat16, to nearest even. */
+    half?: boolean;
     /** Elements from one row of `weight` to the next; default k. */
     stride?: number;
   }): void;
-  /** y[m, n] = x[m, k]·Wᵀ (+ bias[n]) (+ y if `accumulate`). `packed` is the packed [n, k]. y must not overlap x. */
+  /** y[m, n] = x[m, k]·Wᵀ (+ bias[n]) (+ y if `accumulate`). `packed` is the packed [n, k], `half` if it was packed so. y must not overlap x. */
   matmul(args: {
     x: Pointer;
     packed: Pointer;
@@ -76,6 +81,7 @@ export interface MatrixOps {
     m: number;
     n: number;
     k: number;
+    half?: boolean;
     bias?: Optional;
     accumulate?: boolean;
     xStride?: number;

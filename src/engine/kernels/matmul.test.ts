@@ -124,4 +124,43 @@ await onEveryBuild((kernels, tensors) => {
       tensors.free();
     }
   });
+
+  test('packed in bfloat16, the product is that of the rounded weights, bit by bit', () => {
+    const rounded = (value: number) => {
+      const bits = new Uint32Array(Float32Array.of(value).buffer);
+      const low = bits[0]! & 0xffff;
+      const isUp = low > 0x8000 || (low === 0x8000 && (bits[0]! & 0x10000) !== 0);
+      bits[0] = (bits[0]! & 0xffff0000) + (isUp ? 0x10000 : 0);
+      return new Float32Array(bits.buffer)[0]!;
+    };
+    expect([1 + 2 ** -8, 1 + 3 * 2 ** -8, 1 + 2 ** -8 + 2 ** -20].map(rounded)).toEqual([
+      1,
+      1 + 2 ** -6,
+      1 + 2 ** -7,
+    ]);
+    for (const [n, k] of [
+      [1, 1],
+      [5, 3],
+      [151, 128],
+      [352, 300],
+    ] as const) {
+      for (const transposed of [false, true]) {
+        const [outputs, depths] = transposed ? [k, n] : [n, k];
+        const w = randomFloats(n * k, 14);
+        w[0] = 1 + 2 ** -8;
+        const packed = tensors.bytes(kernels.packedBytes(outputs, depths, true));
+        kernels.pack({ weight: tensors.floats(w), n, k, packed, transposed, half: true });
+        const whole = tensors.bytes(kernels.packedBytes(outputs, depths));
+        kernels.pack({ weight: tensors.floats(w.map(rounded)), n, k, packed: whole, transposed });
+        for (const m of [1, 2, 3, 4, 40]) {
+          const call = { x: tensors.floats(randomFloats(m * depths, 15)), m, n: outputs, k: depths };
+          const [y, expected] = [tensors.blank(m * outputs), tensors.blank(m * outputs)];
+          kernels.matmul({ ...call, packed, y, half: true });
+          kernels.matmul({ ...call, packed: whole, y: expected });
+          expect(tensors.bits(y, m * outputs).equals(tensors.bits(expected, m * outputs))).toBe(true);
+        }
+        tensors.free();
+      }
+    }
+  });
 });

@@ -8,9 +8,9 @@ const ROWS =
 
 /** The arguments of every op in the order in which C takes them. */
 const NAMES = {
-  packedBytes: 'n k',
-  pack: 'n k stride transposed weight packed',
-  matmul: 'm n k xStride yStride accumulate x packed y bias',
+  packedBytes: 'n k half',
+  pack: 'n k stride transposed half weight packed',
+  matmul: 'm n k xStride yStride accumulate half x packed y bias',
   weightGradient: 'm n k dyStride xStride dwStride dy x dw',
   biasGradient: 'm n dyStride dy db',
   gather: 'rows width count table ids out',

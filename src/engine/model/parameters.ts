@@ -4,14 +4,15 @@
  * always multiplied by the same input (q, k, v; gate, up) lie one after another and count as one matrix.
  */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
-import { rowElements, type WeightSpec, weightElements } from './weights.ts';
+import { FrozenMatrices, type PackedForms } from './frozen-matrices.ts';
+import { fusedGroup, rowElements, type WeightSpec, weightElements } from './weights.ts';
 
 const ALIGNED_FLOATS = 16;
 
 export interface Parameter {
   readonly store: ParameterStore;
   readonly spec: WeightSpec;
-  /** In floats from the store's beginning. */
+  /** In floats from the store's beginning; −1 where the store holds packed forms only. */
   readonly offset: number;
   readonly elements: number;
 }
@@ -29,13 +30,33 @@ export class ParameterStore {
   readonly matrixCount: number;
   /** Grows when values change, so that packed forms know they are stale. */
   generation = 1;
+  /** Packed in bfloat16 as they are read; their floats are not kept. */
+  readonly #frozen: FrozenMatrices | undefined;
   readonly #parameters = new Map<string, Parameter>();
 
-  constructor(kernels: Kernels, specs: readonly WeightSpec[], trained: boolean) {
+  /** `frozen`: linear layers of the decoder are held in bfloat16, also transposed where a backward needs it. */
+  constructor(
+    kernels: Kernels,
+    specs: readonly WeightSpec[],
+    trained: boolean,
+    frozen?: { readonly backward: boolean },
+  ) {
     this.kernels = kernels;
     this.trained = trained;
+    const isFrozen = ({ kind, name }: WeightSpec) =>
+      frozen !== undefined && kind === 'linear' && !name.startsWith('visual.');
     const isMatrix = ({ kind }: WeightSpec) => kind === 'embedding' || kind === 'linear';
-    this.matrixCount = this.#place(specs.filter(isMatrix), 0);
+    if (frozen) {
+      const matrices = specs.filter(isFrozen);
+      this.#frozen = new FrozenMatrices(kernels, matrices, frozen.backward);
+      for (const spec of matrices) {
+        this.#parameters.set(spec.name, { store: this, spec, offset: -1, elements: weightElements(spec) });
+      }
+    }
+    this.matrixCount = this.#place(
+      specs.filter((spec) => isMatrix(spec) && !isFrozen(spec)),
+      0,
+    );
     this.count = this.#place(
       specs.filter((spec) => !isMatrix(spec)),
       this.matrixCount,
@@ -60,7 +81,25 @@ export class ParameterStore {
     return this.#parameters.values();
   }
 
+  /** Whether matrices are packed in bfloat16. */
+  get half(): boolean {
+    return this.#frozen !== undefined;
+  }
+
+  frozenForms(name: string): PackedForms | undefined {
+    return this.#frozen?.forms(name);
+  }
+
+  /** Takes every weight that `read` brings. */
+  fill(read: (target: (spec: WeightSpec) => Float32Array) => void): void {
+    const plain = (spec: WeightSpec) => this.value(this.get(spec.name));
+    if (this.#frozen) this.#frozen.fill(read, plain);
+    else read(plain);
+    this.generation++;
+  }
+
   value(parameter: Parameter): Float32Array {
+    if (parameter.offset < 0) throw new Error(`${parameter.spec.name} is held packed in bfloat16 only`);
     return this.kernels.f32(this.values + 4 * parameter.offset, parameter.elements);
   }
 
@@ -73,6 +112,7 @@ export class ParameterStore {
   }
 
   close(): void {
+    this.#frozen?.close();
     for (const pointer of [this.values, this.gradients, this.moment1, this.moment2]) {
       this.kernels.free(pointer);
     }
@@ -98,19 +138,18 @@ export class ParameterStore {
   }
 }
 
-/** The same text for weights that are one matrix (or one bias, or one stack of LoRA inputs). */
-function fusedGroup(name: string): string {
-  return name.replace(/\b[qkv]_proj\b/, 'qkv').replace(/\b(gate|up)_proj\b/, 'gate_up');
-}
-
 const aligned = (floats: number) => Math.ceil(floats / ALIGNED_FLOATS) * ALIGNED_FLOATS;
 
 /** A matrix with the packed forms the kernels multiply by; they are made again when its store has changed. */
 export class PackedMatrix {
   readonly rows: number;
   readonly columns: number;
+  /** Whether its packed forms are in bfloat16; those of the encoder of images never are. */
+  readonly half: boolean;
   readonly #store: ParameterStore;
   readonly #offset: number;
+  /** Forms that the store made when the weights were read. */
+  readonly #frozen: PackedForms | undefined;
   readonly #forward = { at: 0, generation: 0 };
   readonly #transposed = { at: 0, generation: 0 };
 
@@ -118,6 +157,8 @@ export class PackedMatrix {
   constructor(first: Parameter, rows: number) {
     this.#store = first.store;
     this.#offset = first.offset;
+    this.half = first.store.half && !first.spec.name.startsWith('visual.');
+    this.#frozen = first.store.frozenForms(first.spec.name);
     this.rows = rows;
     this.columns = rowElements(first.spec);
   }
@@ -136,12 +177,12 @@ export class PackedMatrix {
 
   /** For y = x·Wᵀ. */
   forward(): Pointer {
-    return this.#packed(this.#forward, false);
+    return this.#frozen ? this.#frozen.forward : this.#packed(this.#forward, false);
   }
 
   /** For dx = dy·W. */
   transposed(): Pointer {
-    return this.#packed(this.#transposed, true);
+    return this.#frozen ? this.#frozen.transposed : this.#packed(this.#transposed, true);
   }
 
   close(): void {
@@ -154,11 +195,12 @@ export class PackedMatrix {
   }
 
   #packed(form: { at: Pointer; generation: number }, transposed: boolean): Pointer {
+    const { half } = this;
     const { kernels, generation } = this.#store;
     if (form.generation !== generation) {
       const [n, k] = transposed ? [this.columns, this.rows] : [this.rows, this.columns];
-      if (form.at === 0) form.at = kernels.alloc(kernels.packedBytes(n, k));
-      kernels.pack({ weight: this.value, n: this.rows, k: this.columns, packed: form.at, transposed });
+      if (form.at === 0) form.at = kernels.alloc(kernels.packedBytes(n, k, half));
+      kernels.pack({ weight: this.value, n: this.rows, k: this.columns, packed: form.at, transposed, half });
       form.generation = generation;
     }
     return form.at;

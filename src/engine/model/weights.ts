@@ -55,6 +55,11 @@ export function visionSpecs(vision: VisionConfig, out: number): WeightSpec[] {
   ];
 }
 
+/** The same text for weights that are one matrix (or one bias, or one stack of LoRA inputs). */
+export function fusedGroup(name: string): string {
+  return name.replace(/\b[qkv]_proj\b/, 'qkv').replace(/\b(gate|up)_proj\b/, 'gate_up');
+}
+
 /** Numbers of a row: what one output of a matrix reads. */
 export function rowElements(spec: WeightSpec): number {
   return weightElements(spec) / spec.shape[0]!;

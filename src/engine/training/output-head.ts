@@ -60,7 +60,8 @@ export function runHead(
     for (let from = 0; from < count; from += chunkRows) {
       const rows = Math.min(chunkRows, count - from);
       const x = normed.at + 4 * from * hidden;
-      kernels.matmul({ x, packed: head.forward(), y: logits, m: rows, n: vocabulary, k: hidden });
+      const { half } = head;
+      kernels.matmul({ x, packed: head.forward(), half, y: logits, m: rows, n: vocabulary, k: hidden });
       visit(from, rows, logits);
     }
     tape.giveBack(logits);
@@ -124,7 +125,9 @@ export function runHead(
             kernels.weightGradient({ dy: logits, x, dw: head.gradient, m: rows, n: vocabulary, k: hidden });
           }
           const y = dnormed + 4 * from * hidden;
-          kernels.matmul({ x: logits, packed: head.transposed(), y, m: rows, n: hidden, k: vocabulary });
+          const { half } = head;
+          const packed = head.transposed();
+          kernels.matmul({ x: logits, packed, half, y, m: rows, n: hidden, k: vocabulary });
         });
       } else kernels.fill({ x: dnormed, value: 0, count: count * hidden });
       const dvalue = given.get('value');

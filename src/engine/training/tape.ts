@@ -182,6 +182,7 @@ export class Tape {
     this.kernels.matmul({
       x: x.at,
       packed: matrix.forward(),
+      half: matrix.half,
       y: out.at,
       m,
       n,
@@ -201,6 +202,7 @@ export class Tape {
         this.kernels.matmul({
           x: dy,
           packed: matrix.transposed(),
+          half: matrix.half,
           y: dx.at,
           m,
           n: k,

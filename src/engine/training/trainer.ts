@@ -14,7 +14,7 @@ import type {
   Trainer,
 } from '../../training/trainer.ts';
 import type { ImageRef } from '../../types.ts';
-import { ARITHMETIC } from '../arithmetic.ts';
+import { arithmeticOf } from '../arithmetic.ts';
 import { readImages } from '../vision/read-images.ts';
 import type { CallName, ErrorMessage, FromTrainer, TrainerCalls, TrainerSetup } from './trainer-messages.ts';
 import type { TrainingOptions } from './training-options.ts';
@@ -58,7 +58,7 @@ interface Waiting {
 export class EmbeddedTrainer implements Trainer {
   readonly can: Trainer['can'];
   readonly publishes = 'memory';
-  readonly arithmetic = ARITHMETIC;
+  readonly arithmetic: string;
   /** One line: which kernels, for which CPU, with how many threads. */
   readonly description: string;
   readonly #worker: Worker;
@@ -74,6 +74,7 @@ export class EmbeddedTrainer implements Trainer {
   ) {
     this.#worker = worker;
     this.#readImage = options.readImage;
+    this.arithmetic = arithmeticOf(options.weights);
     this.description = description;
     this.can = new Set([
       'entropy',

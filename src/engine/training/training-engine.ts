@@ -11,8 +11,8 @@ import type { ModelConfig } from '../model/config.ts';
 import { Decoder } from '../model/decoder.ts';
 import { readModelConfig, readWeights } from '../model/files.ts';
 import { activationBytes, checkMemory, secondsPerThousandTokens, trainerBytes } from '../model/memory.ts';
-import { PackedMatrix, type Parameter, ParameterStore } from '../model/parameters.ts';
-import { weightSpecs } from '../model/weights.ts';
+import { PackedMatrix, ParameterStore } from '../model/parameters.ts';
+import { type WeightSpec, weightSpecs } from '../model/weights.ts';
 import { type PatchedImage, VisionEncoder } from '../vision/encoder.ts';
 import { type ExpandedRows, expandRows } from '../vision/expand.ts';
 import { type ImageBytes, ImagePatches } from '../vision/image-patches.ts';
@@ -78,9 +78,14 @@ export class TrainingEngine {
     this.#options = options;
     this.config = readModelConfig(model);
     if (lora && !trainable) throw new ConfigError('lora and trainable: false exclude each other');
+    const isHalf = options.weights === 'bfloat16';
+    if (isHalf && trainable && !lora) {
+      throw new ConfigError("weights is 'bfloat16', which holds weights that are not trained; give lora");
+    }
     this.#checkFits(trainable);
     this.#arena = new Arena(kernels);
-    this.#model = new ParameterStore(kernels, weightSpecs(this.config), trainable && !lora);
+    const frozen = isHalf ? { backward: trainable } : undefined;
+    this.#model = new ParameterStore(kernels, weightSpecs(this.config), trainable && !lora, frozen);
     const extraSpecs = [
       ...(lora ? loraSpecs(this.config, lora) : []),
       ...(options.valueHead ? valueHeadSpecs(this.config) : []),
@@ -107,7 +112,7 @@ export class TrainingEngine {
       const [weight, bias] = valueHeadSpecs(this.config).map(({ name }) => this.#extra!.get(name));
       this.#valueHead = { matrix: new PackedMatrix(weight!, 1), bias: bias! };
     }
-    readWeights(model, this.config, (spec) => this.#model.value(this.#model.get(spec.name)));
+    this.#model.fill((target) => readWeights(model, this.config, target));
     if (lora) {
       for (const spec of loraSpecs(this.config, lora)) {
         fillAdapter(spec, this.#extra!.value(this.#extra!.get(spec.name)), lora.seed ?? 0);
@@ -200,11 +205,13 @@ export class TrainingEngine {
     let offset = 0;
     for (const { name, shape } of specs) {
       const parameter = this.#model.get(name);
-      const data = new Float32Array(shared, 4 * offset, parameter.elements);
-      this.#writeMerged(parameter, data);
-      tensors.set(name, { shape, data });
+      tensors.set(name, { shape, data: new Float32Array(shared, 4 * offset, parameter.elements) });
       offset += parameter.elements;
     }
+    const values = ({ name }: WeightSpec) => tensors.get(name)!.data;
+    if (this.#model.half) readWeights(this.#options.model, this.config, values);
+    else for (const spec of specs) values(spec).set(this.#model.value(this.#model.get(spec.name)));
+    for (const spec of specs) this.#addAdapter(spec, values(spec));
     return tensors;
   }
 
@@ -372,22 +379,21 @@ export class TrainingEngine {
     store.generation++;
   }
 
-  /** W, or W + scale · B·A where the layer has an adapter. */
-  #writeMerged(parameter: Parameter, target: Float32Array): void {
+  /** W becomes W + scale · B·A where the layer has an adapter. */
+  #addAdapter({ name, shape }: WeightSpec, target: Float32Array): void {
     const { lora } = this.#options;
-    const module = parameter.spec.name.replace(/\.weight$/, '');
-    if (!lora || !this.#extra?.has(`${module}.lora_A.weight`)) {
-      target.set(this.#model.value(parameter));
-      return;
-    }
+    const module = name.replace(/\.weight$/, '');
+    if (!lora || !this.#extra?.has(`${module}.lora_A.weight`)) return;
     const { kernels } = this;
     const a = this.#extra.get(`${module}.lora_A.weight`);
     const b = this.#extra.get(`${module}.lora_B.weight`);
-    const [out, input] = parameter.spec.shape as readonly [number, number];
+    const [out, input] = shape as readonly [number, number];
     const { rank } = lora;
     const scope = new ArenaScope(this.#arena);
     try {
-      const merged = scope.take(parameter.elements);
+      const count = target.length;
+      const merged = scope.take(count);
+      const values = scope.take(count);
       const packed = scope.take(kernels.packedBytes(input, rank) / 4);
       kernels.pack({
         weight: this.#extra.values + 4 * a.offset,
@@ -398,10 +404,10 @@ export class TrainingEngine {
       });
       const x = this.#extra.values + 4 * b.offset;
       kernels.matmul({ x, packed, y: merged, m: out, n: input, k: rank });
-      kernels.scale({ alpha: lora.alpha / rank, x: merged, count: parameter.elements });
-      const y = this.#model.values + 4 * parameter.offset;
-      kernels.add({ a: merged, b: y, out: merged, count: parameter.elements });
-      target.set(kernels.f32(merged, parameter.elements));
+      kernels.scale({ alpha: lora.alpha / rank, x: merged, count });
+      kernels.f32(values, count).set(target);
+      kernels.add({ a: merged, b: values, out: merged, count });
+      target.set(kernels.f32(merged, count));
     } finally {
       scope.release();
     }

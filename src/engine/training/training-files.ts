@@ -79,7 +79,7 @@ export function saveTraining(directory: string, state: TrainingState, steps: num
 export function loadTraining(directory: string, state: TrainingState): number {
   const { config, options, model, extra } = state;
   if (options.lora) loadAdapter(directory, config, options.lora, extra!);
-  else readWeights(directory, config, (spec) => model.value(model.get(spec.name)));
+  else model.fill((target) => readWeights(directory, config, target));
   const path = join(directory, OPTIMIZER_FILE);
   const isPlainModel = !existsSync(path);
   readValueHead(directory, state, isPlainModel ? 'if there' : 'always');

@@ -1,3 +1,4 @@
+import type { HeldAs } from '../arithmetic.ts';
 import type { LoraOptions } from './lora.ts';
 
 export interface TrainingOptions {
@@ -7,6 +8,8 @@ export interface TrainingOptions {
   readonly trainable?: boolean;
   /** Trains low-rank adapters and freezes the model. */
   readonly lora?: LoraOptions;
+  /** How weights are held that are not trained; default `float32`. */
+  readonly weights?: HeldAs;
   /** Adds a value head; read from `trainer/value_head.safetensors` in the model's folder, else it begins at zero. */
   readonly valueHead?: boolean;
   /** Computes each layer's activations again in the backward instead of keeping them. */

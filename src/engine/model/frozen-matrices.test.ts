@@ -1,0 +1,92 @@
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readEngineGolden } from '../../../test/golden/engine/golden.ts';
+import type { Kernels } from '../kernels/kernels.ts';
+import { openKernels } from '../kernels/open.ts';
+import { TrainingEngine } from '../training/training-engine.ts';
+import type { TrainingOptions } from '../training/training-options.ts';
+import { FileSet, readTensors } from './files.ts';
+
+const golden = readEngineGolden('test/golden/engine/llama-lora');
+const lora = { rank: 3, alpha: 7, targets: ['q_proj', 'v_proj', 'o_proj', 'up_proj', 'down_proj'] };
+const outputs = { temperature: golden.temperature, outputs: ['logprob', 'entropy'] as const };
+let folder: string;
+let exact: string;
+let kernels: Kernels;
+
+beforeAll(async () => {
+  kernels = await openKernels({ threads: 1, log: () => {} });
+  folder = mkdtempSync(join(tmpdir(), 'rollcall-frozen-'));
+  exact = join(folder, 'exact');
+  cpSync(golden.directory, exact, { recursive: true });
+  const files = new FileSet(exact);
+  files.tensors(
+    'model.safetensors',
+    readTensors(join(golden.directory, 'model.safetensors')).tensors.map((tensor) => ({
+      ...tensor,
+      data: tensor.data.map(cutToBfloat16),
+    })),
+  );
+  files.commit();
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await kernels.close();
+});
+
+function cutToBfloat16(value: number): number {
+  const bits = new Uint32Array(Float32Array.of(value).buffer);
+  bits[0]! &= 0xffff0000;
+  return new Float32Array(bits.buffer)[0]!;
+}
+
+function withEngine<T>(options: TrainingOptions, use: (engine: TrainingEngine) => T): T {
+  const engine = new TrainingEngine(kernels, options);
+  try {
+    return use(engine);
+  } finally {
+    engine.close();
+  }
+}
+
+test('weights that are bfloat16 already give the same bits, forward and backward, whichever way they are held', () => {
+  const trained = (weights: 'float32' | 'bfloat16') =>
+    withEngine({ model: exact, lora, weights }, (engine) => {
+      engine.load(join(golden.directory, 'adapter'));
+      const { pass, outputs: seen } = engine.forward(golden.rows, outputs);
+      const ones = golden.rows.map(({ ids }) => new Float32Array(ids.length).fill(1));
+      engine.backward(pass, { logprob: ones });
+      const gradients = ['self_attn.q_proj', 'mlp.up_proj', 'mlp.down_proj'].map((name) =>
+        engine.gradient(`model.layers.0.${name}.lora_A.weight`),
+      );
+      return { seen, gradients, published: engine.publish() };
+    });
+  expect(trained('bfloat16')).toEqual(trained('float32'));
+  const scored = (weights: 'float32' | 'bfloat16') =>
+    withEngine({ model: exact, trainable: false, weights }, (engine) => engine.score(golden.rows, outputs));
+  expect(scored('bfloat16')).toEqual(scored('float32'));
+});
+
+test('other weights are rounded: log-probs move a little, and half of the memory is free', () => {
+  const held = (weights: 'float32' | 'bfloat16') => {
+    const before = kernels.bytesInUse;
+    return withEngine({ model: golden.directory, lora, weights }, (engine) => {
+      const { logprob } = engine.score(golden.rows, outputs);
+      return { bytes: kernels.bytesInUse - before, logprob: logprob!.flatMap((row) => [...row]) };
+    });
+  };
+  const [full, half] = [held('float32'), held('bfloat16')];
+  const distance = Math.max(...full.logprob.map((value, at) => Math.abs(value - half.logprob[at]!)));
+  expect(distance).toBeGreaterThan(0);
+  expect(distance).toBeLessThan(0.05);
+  expect(half.bytes).toBeLessThan(full.bytes);
+  const before = kernels.bytesInUse;
+  held('bfloat16');
+  expect(kernels.bytesInUse).toBe(before);
+});
+
+test('weights that are trained are not held in bfloat16', () => {
+  expect(() => withEngine({ model: exact, weights: 'bfloat16' }, () => {})).toThrow(/give lora/);
+});
