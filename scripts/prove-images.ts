@@ -1,6 +1,7 @@
 /**
  * Proves that a model that sees, trained and saved by the embedded engine, is a Qwen2.5-VL to others: `transformers` reads its
- * folder and scores dialogues with images as the engine does.
+ * folder and scores dialogues with images as the engine does; the PyTorch trainer scores it alike before and after a step of its
+ * own, and the embedded engine reads what that trainer saved.
  *
  *   npm run prove images [-- --model DIR] [--python PATH]
  *
@@ -17,6 +18,7 @@ import { openServer } from '../src/engine/server.ts';
 import { openTrainer } from '../src/engine/training/trainer.ts';
 import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
 import { defaultPython } from '../src/torch/environment.ts';
+import { torch as torchTrainer } from '../src/torch/torch.ts';
 import { readFlags } from './flags.ts';
 import { atLeast, atMost, conclude } from './verdict.ts';
 
@@ -73,6 +75,26 @@ try {
   });
   await torch.close();
 
+  // The same step from the same folder, by the other trainer, through the port that a run uses.
+  const other = await torchTrainer({ device: 'cpu', threads: 2, python: flags.python }).open('policy', from, {
+    readImage,
+  });
+  const otherBefore = await other.score(rows, options);
+  if (!flags.model) {
+    const pass = await other.forward(rows, options);
+    await pass.backward({
+      logprob: rows.map(({ targets }) => Float32Array.from(targets, (target) => -target)),
+    });
+    await other.optimStep(ADAM);
+  }
+  const otherTrained = await other.score(rows, options);
+  const otherSaved = join(directory, 'saved-by-torch');
+  await other.save(otherSaved);
+  await other.close();
+  const reader = await openTrainer({ model: otherSaved, threads: 2, readImage });
+  const readBack = await reader.score(rows, options);
+  await reader.close();
+
   let compared = 0;
   const largest = (ours: (row: number, at: number) => number, theirs: (row: number, at: number) => number) =>
     Math.max(
@@ -97,6 +119,27 @@ try {
       atMost(
         'log-probs of the server against transformers, largest difference',
         largest((row, at) => served[row]!.promptLogprobs![at]!, torchAt),
+        1e-4,
+      ),
+      atMost(
+        'log-probs of the PyTorch trainer against the embedded one, largest difference',
+        largest(
+          (row, at) => otherBefore.logprob![row]![at]!,
+          (row, at) => before.logprob![row]![at]!,
+        ),
+        1e-4,
+      ),
+      atMost(
+        'the same after a step of each, largest difference',
+        largest((row, at) => otherTrained.logprob![row]![at]!, trainerAt),
+        1e-3, // Adam divides by the root of what may be rounding
+      ),
+      atMost(
+        'what the PyTorch trainer saved, read by the embedded engine, largest difference',
+        largest(
+          (row, at) => readBack.logprob![row]![at]!,
+          (row, at) => otherTrained.logprob![row]![at]!,
+        ),
         1e-4,
       ),
       ...(flags.model

@@ -51,13 +51,21 @@ def expert_place(stored: str) -> ExpertPlace | None:
     return ExpertPlace(f"{in_model(found['experts'])}.{fused}", int(found["expert"]), part, parts)
 
 
-def in_model(stored: str) -> str:
+def in_model(stored: str, sees: bool = False) -> str:
+    """Files of a model that sees have the names from before its parts were nested."""
+    if sees:
+        nested = {"visual.": "model.visual.", "model.layers.": "model.language_model.layers."}
+        nested |= {f"model.{part}.": f"model.language_model.{part}." for part in ("embed_tokens", "norm")}
+        begin = next((begin for begin in nested if stored.startswith(begin)), "")
+        return nested.get(begin, "") + stored.removeprefix(begin)
     return stored.replace(".block_sparse_moe.", ".mlp.")
 
 
 def as_stored(name: str, tensor: torch.Tensor, model_type: str) -> Iterator[tuple[str, torch.Tensor]]:
     """A whole parameter of the model under the names that files and servers have for it."""
     kind = model_type if model_type in NAMES else ""
+    if model_type == "qwen2_5_vl":
+        name = name.replace("model.language_model.", "model.", 1).replace("model.visual.", "visual.", 1)
     base, _, last = name.rpartition(".")
     if kind == "mixtral":
         base, name = base.replace(".mlp.", ".block_sparse_moe."), name.replace(".mlp.gate.", ".block_sparse_moe.gate.")

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, Callable
 
+import numpy as np
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from . import attention
 from .errors import ConfigError
@@ -68,11 +69,12 @@ class Scorer(nn.Module):
         super().__init__()
         self.causal = causal
         if value_head:
-            self.value_head = nn.Linear(causal.config.hidden_size, 1)
+            self.value_head = nn.Linear(causal.config.get_text_config().hidden_size, 1)
 
     def forward(self, batch: "Batch", temperature: float, outputs: list[str]) -> dict[str, torch.Tensor]:
-        hidden = self.causal.base_model(
-            input_ids=batch.ids, position_ids=batch.positions, use_cache=False, rows=batch.rows
+        seen = {"input_ids": batch.ids} if batch.sight is None else {"inputs_embeds": self.embed(batch.ids, batch.sight)}
+        hidden = decoder(self.causal)(
+            **seen, position_ids=batch.positions, use_cache=False, rows=batch.rows
         ).last_hidden_state
         states = hidden[0].index_select(0, batch.target_states)
         results: dict[str, torch.Tensor] = {}
@@ -86,6 +88,25 @@ class Scorer(nn.Module):
             results["value"] = (states.float() * weight).sum(-1) + bias
         return {name: results[name] for name in outputs}
 
+    def embed(self, ids: torch.Tensor, sight: "Sight") -> torch.Tensor:
+        """Embeddings of the tokens, and states of the encoder where images stand."""
+        visual = self.causal.base_model.visual
+        states = visual(sight.pixels.to(visual.dtype), grid_thw=sight.grids).pooler_output
+        embedded = decoder(self.causal).embed_tokens(ids)[0]
+        shown = states.index_select(0, sight.source).to(embedded.dtype)
+        # Without images here, others may have some: every rank takes part in the exchange of the encoder's gradient.
+        return (embedded.index_copy(0, sight.at, shown) + 0 * states.sum()).unsqueeze(0)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The images of a micro-batch on the device, and where their states go."""
+
+    pixels: torch.Tensor
+    grids: torch.Tensor
+    at: torch.Tensor
+    source: torch.Tensor
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -96,19 +117,42 @@ class Batch:
     rows: attention.PackedRows
     target_states: torch.Tensor
     target_ids: torch.Tensor
+    # None for a model without an encoder.
+    sight: Sight | None = None
 
     @staticmethod
-    def of(packing: Packing, way: str, device: torch.device) -> "Batch":
+    def of(packing: Packing, way: str, device: torch.device, vision: Any = None) -> "Batch":
         def place(values: Any) -> torch.Tensor:
             return torch.from_numpy(values).to(device, non_blocking=True)
 
+        positions = place(packing.positions).unsqueeze(0)
+        if vision is not None:
+            three = np.repeat(packing.positions[None], 3, 0) if packing.places is None else packing.places
+            positions = place(np.ascontiguousarray(three)).unsqueeze(1)
         return Batch(
             place(packing.ids).unsqueeze(0),
-            place(packing.positions).unsqueeze(0),
+            positions,
             attention.packed_rows(packing, way, device),
             place(packing.target_states),
             place(packing.target_ids),
+            None if vision is None else Sight(*map(place, sight_arrays(packing, vision))),
         )
+
+
+def sight_arrays(packing: Packing, vision: Any) -> tuple[np.ndarray, ...]:
+    """Where nothing is shown, one token's patches of nothing."""
+    if packing.images:
+        pixels = np.concatenate([image.pixels for image in packing.images])
+        grids = np.stack([image.grid for image in packing.images]).astype(np.int64)
+        return pixels, grids, packing.image_at, packing.image_from
+    side, none = vision.spatial_merge_size, np.zeros(0, np.int64)
+    width = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
+    return np.zeros((side**2, width), np.float32), np.array([[1, side, side]], np.int64), none, none
+
+
+def decoder(causal: Any) -> Any:
+    """The part that reads tokens; all of it where a model does not see."""
+    return getattr(causal.base_model, "language_model", causal.base_model)
 
 
 def build(options: ModelOptions, group: Group) -> Scorer:
@@ -117,10 +161,13 @@ def build(options: ModelOptions, group: Group) -> Scorer:
     compute = compute_precision(options, group)
     # On a CPU experts are computed one after another; on a GPU together, which is what transformers chooses.
     experts = {"experts_implementation": "eager"} if group.device.type == "cpu" else {}
+    sees = getattr(config, "vision_config", None) is not None
+    if sees and options.lora:
+        raise ConfigError(f"{options.path}: lora is not implemented for a model that sees; train all of it, or use the embedded trainer")
+    kind = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+    ways = {"text_config": attention.NAME, "vision_config": "sdpa"} if sees else attention.NAME
     with torch.device("meta"):
-        causal = AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32, attn_implementation=attention.NAME, **experts
-        )
+        causal = kind.from_config(config, dtype=torch.float32, attn_implementation=ways, **experts)
         scorer = Scorer(causal, options.value_head)
         if options.lora:
             add_adapters(causal, options.lora)
@@ -139,7 +186,7 @@ def build(options: ModelOptions, group: Group) -> Scorer:
 
 
 def shard(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, compute: torch.dtype) -> None:
-    layers = list(causal.base_model.layers)
+    layers = list(decoder(causal).layers)
     mesh = init_device_mesh(group.device.type, (group.size,))
     policy = {
         "mesh": mesh,
@@ -216,6 +263,8 @@ def read_config(path: str) -> Any:
             f"{path}: quantization_config: a quantised base is not implemented: its blocks and scales cannot be sharded by "
             "rows and are no f32 weights to train; open the model in bf16 or f32, with lora to train few weights"
         )
+    if getattr(config, "vision_config", None) is not None and config.model_type != "qwen2_5_vl":
+        raise ConfigError(f"{path}: of models that see, qwen2_5_vl is implemented; this is {config.model_type}")
     for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier"):
         value = getattr(config, name, None)
         if value not in (None, 1, 1.0):

@@ -1,10 +1,29 @@
 """Rows of unlike lengths become one run of tokens: nothing is computed for padding, and a shared prompt once."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from .errors import TrainerError
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a model's processor makes of an image."""
+
+    # [patches, numbers of a patch], and time, height and width in patches.
+    pixels: np.ndarray
+    grid: np.ndarray
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image in a row: it fills the placeholders from `start` up to `end`."""
+
+    start: int
+    end: int
+    image: Image
 
 
 @dataclass(frozen=True)
@@ -15,6 +34,9 @@ class Row:
     # The row's first tokens equal those of an earlier row; -1 and 0 where they do not.
     prefix_row: int = -1
     prefix_length: int = 0
+    # Where the row shows images: [tokens, 3] positions in time, row and column, and the images.
+    places: np.ndarray | None = None
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -30,6 +52,11 @@ class Packing:
     # Targets, row by row: where the predicting state lies in `ids`, and the id it should predict.
     target_states: np.ndarray
     target_ids: np.ndarray
+    # Where rows show images: [3, tokens], the images, and which of their states, one after another, stands at which token.
+    places: np.ndarray | None = None
+    images: tuple[Image, ...] = ()
+    image_at: np.ndarray | None = None
+    image_from: np.ndarray | None = None
 
 
 def rows_from(arrays: dict[str, np.ndarray]) -> list[Row]:
@@ -44,15 +71,32 @@ def rows_from(arrays: dict[str, np.ndarray]) -> list[Row]:
         raise TrainerError(f"lengths of {total} tokens for {len(arrays['ids'])} ids and {len(arrays['targets'])} targets")
     if prefixes.shape != (len(lengths), 2):
         raise TrainerError(f"prefixes have shape {prefixes.shape}; {(len(lengths), 2)} is needed")
+    pictures = pictures_from(arrays, len(lengths))
     return [
         Row(
             arrays["ids"][end - length : end],
             arrays["targets"][end - length : end],
             int(prefixes[index, 0]),
             int(prefixes[index, 1]),
+            arrays["places"][end - length : end] if "places" in arrays else None,
+            pictures[index],
         )
         for index, (length, end) in enumerate(zip(lengths.tolist(), ends.tolist()))
     ]
+
+
+def pictures_from(arrays: dict[str, np.ndarray], rows: int) -> list[tuple[Picture, ...]]:
+    """`pixels` of all images one after another with their `grids`; `shows` says [row, first token, tokens, image]."""
+    pictures: list[list[Picture]] = [[] for _ in range(rows)]
+    if "shows" in arrays:
+        grids = arrays["grids"]
+        ends = np.cumsum(grids.prod(1))
+        if len(arrays["places"]) != len(arrays["ids"]) or ends[-1] != len(arrays["pixels"]):
+            raise TrainerError(f"{len(arrays['pixels'])} patches and {len(arrays['places'])} places do not fit grids and ids")
+        images = [Image(arrays["pixels"][end - grid.prod() : end], grid) for grid, end in zip(grids, ends)]
+        for row, start, tokens, image in arrays["shows"].tolist():
+            pictures[row].append(Picture(start, start + tokens, images[image]))
+    return [tuple(shown) for shown in pictures]
 
 
 def check_rows(rows: list[Row], vocabulary: int, context_tokens: int) -> None:
@@ -86,6 +130,12 @@ def check_row(rows: list[Row], index: int, row: Row, vocabulary: int, context_to
     if len(unlike):
         at = unlike[0]
         raise wrong(f"ids[{at}] is {row.ids[at]}, but row {row.prefix_row} has {other[at]}: no shared prefix")
+    own, others = (
+        [(picture.start, id(picture.image)) for picture in shown if picture.start < length]
+        for shown in (row.pictures, rows[row.prefix_row].pictures)
+    )
+    if own != others:
+        raise wrong(f"its first {length} tokens show other images than those of row {row.prefix_row}: no shared prefix")
 
 
 def pack(rows: list[Row]) -> Packing:
@@ -109,6 +159,7 @@ def pack(rows: list[Row]) -> Packing:
         states.append(np.where(in_prefix, root_start + before, start[index] + before - shared[index]))
         ids.append(row.ids[at])
     return Packing(
+        **sight(rows, [(index, shared[index], used[index]) for index in active]),
         ids=join([rows[index].ids[shared[index] : used[index]] for index in active]),
         positions=join([np.arange(shared[index], used[index]) for index in active]),
         row_start=np.array([start[index] for index in active], np.int64),
@@ -118,6 +169,35 @@ def pack(rows: list[Row]) -> Packing:
         target_states=join(states),
         target_ids=join(ids),
     )
+
+
+def sight(rows: list[Row], spans: list[tuple[int, int, int]]) -> dict[str, Any]:
+    """What `Packing` holds of images, for the tokens from `begin` to `end` of each row."""
+    if all(row.places is None for row in rows):
+        return {}
+    images: dict[int, Image] = {}
+    first: dict[int, int] = {}
+    places, at, source, tokens, states = [], [], [], 0, 0
+    for index, begin, end in spans:
+        row = rows[index]
+        text = np.repeat(np.arange(len(row.ids))[:, None], 3, 1)
+        places.append((text if row.places is None else row.places)[begin:end])
+        for picture in row.pictures:
+            shown = np.arange(max(begin, picture.start), min(end, picture.end))
+            if len(shown) == 0:
+                continue
+            if id(picture.image) not in images:
+                images[id(picture.image)], first[id(picture.image)] = picture.image, states
+                states += picture.end - picture.start
+            at.append(tokens + shown - begin)
+            source.append(first[id(picture.image)] + shown - picture.start)
+        tokens += end - begin
+    return {
+        "places": np.concatenate(places).T.astype(np.int64) if places else np.zeros((3, 0), np.int64),
+        "images": tuple(images.values()),
+        "image_at": join(at),
+        "image_from": join(source),
+    }
 
 
 def resolve_prefixes(rows: list[Row]) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from .group import Group
 from .head import CHUNK_LOGITS, LOGIT_OUTPUTS
 from .lora import adapters_off
 from .memory import FEWEST_TOKENS, ParameterCounts, memory_need, tokens_that_fit
-from .model import Batch, ModelOptions, after_failure, build, compute_precision, reshard
+from .model import Batch, ModelOptions, after_failure, build, compute_precision, decoder, reshard
 from .push import Push
 from .rows import Row, check_rows, pack
 from .saving import Saving
@@ -42,7 +42,8 @@ class Trainer:
         self.options, self.group, self.notice = options, group, notice
         self.scorer = build(options, group)
         checkpoint.read_start(self.scorer, options)
-        self.config = self.scorer.causal.config
+        self.config = self.scorer.causal.config.get_text_config()
+        self.vision = getattr(self.scorer.causal.config, "vision_config", None)
         self.adam = Adam(dict(named_parameters(self.scorer)), options.decay, group) if options.trainable else None
         compute = compute_precision(options, group)
         self.way = attention.choose(group.device, compute, options.attention)
@@ -56,7 +57,7 @@ class Trainer:
 
     @property
     def can(self) -> list[str]:
-        more = (["value"] if self.options.value_head else []) + (["lora"] if self.options.lora else [])
+        more = (["images"] if self.vision else []) + (["value"] if self.options.value_head else []) + (["lora"] if self.options.lora else [])
         return ["entropy", "sumSquares", "temperature", "prefix", *more]
 
     def score(
@@ -174,7 +175,7 @@ class Trainer:
         return self.gather(rows, outputs, parts)
 
     def compute(self, batch: MicroBatch, temperature: float, outputs: list[str]) -> dict[str, torch.Tensor]:
-        return self.scorer(Batch.of(pack(batch.rows), self.way, self.group.device), temperature, outputs)
+        return self.scorer(Batch.of(pack(batch.rows), self.way, self.group.device, self.vision), temperature, outputs)
 
     def gather(self, rows: list[Row], outputs: list[str], parts: list[tuple[MicroBatch, dict[str, torch.Tensor]]]) -> Arrays:
         """Every rank's outputs, at their places."""
@@ -223,11 +224,13 @@ class Trainer:
             raise TrainerError(f"outputs are {outputs}; one or more of {', '.join(known)} are needed")
         if "value" in outputs and not self.options.value_head:
             raise TrainerError("value was asked for, but this trainer was opened without valueHead")
+        if self.vision is None and any(row.pictures for row in rows):
+            raise TrainerError("rows show images, but this model has no encoder")
         check_rows(rows, self.config.vocab_size, self.config.max_position_embeddings)
 
     def tokens_by_memory(self, width: int) -> int:
         chunk = CHUNK_LOGITS[self.group.device.type]
-        in_layers = [sum(p.numel() for p in layer.parameters()) for layer in self.scorer.causal.base_model.layers]
+        in_layers = [sum(p.numel() for p in layer.parameters()) for layer in decoder(self.scorer.causal).layers]
         counts = ParameterCounts(
             trained=self.trained,
             frozen=self.parameters - self.trained,

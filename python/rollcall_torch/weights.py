@@ -24,7 +24,7 @@ MOST_FILE_BYTES = 5 << 30
 # What a model folder carries along besides weights.
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-    "chat_template.jinja", "generation_config.json",
+    "chat_template.jinja", "generation_config.json", "preprocessor_config.json",
 )  # fmt: skip
 
 
@@ -92,6 +92,7 @@ def weight_files(directory: str) -> list[str]:
 def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: str, prefix: str = "") -> None:
     """Reads each parameter's shard. A missing, mis-shaped or unknown tensor is refused."""
     left = dict(parameters)
+    sees = any(".visual." in name for name in parameters)
     experts_left: dict[str, set[tuple[int, int]]] = {}
     for path in files:
         with safe_open(path, framework="pt") as file:
@@ -102,7 +103,7 @@ def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: 
                 tensor = file.get_slice(stored)
                 if read_expert(name, tensor, parameters, left, experts_left):
                     continue
-                parameter = left.pop(in_model(name), None)
+                parameter = left.pop(in_model(name, sees), None)
                 if parameter is None:
                     raise ConfigError(f"{path}: tensor {stored} is unknown to this model")
                 if list(tensor.get_shape()) != list(parameter.shape):

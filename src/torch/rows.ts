@@ -11,7 +11,7 @@ export function rowArrays(rows: readonly Row[]): Map<string, WireArray> {
   let at = 0;
   for (const [index, row] of rows.entries()) {
     if (row.images?.length) {
-      throw new TrainerError(`row ${index}: images are not implemented by the PyTorch trainer`);
+      throw new TrainerError(`row ${index}: it shows images, but this model is one of text`);
     }
     if (row.targets.length !== row.ids.length) {
       throw new TrainerError(`row ${index}: ${row.targets.length} targets for ${row.ids.length} ids`);

@@ -1,6 +1,6 @@
 /** `train({ trainer: torch({ ranks: 8 }) })`: real models on GPUs, by a PyTorch worker group that the run supervises. */
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, readFile, rm, statfs } from 'node:fs/promises';
+import { mkdtemp, rm, statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ConfigError } from '../errors.ts';
@@ -10,6 +10,7 @@ import type { Trainer, TrainerFactory } from '../training/trainer.ts';
 import { type ConnectionOptions, connectWorker, type WorkerAddress } from './connection.ts';
 import { defaultPython } from './environment.ts';
 import { launchGroup } from './launch.ts';
+import { readSight } from './sight.ts';
 import { openTorchTrainer } from './trainer.ts';
 import { type GroupSource, WorkerGroup } from './worker-group.ts';
 
@@ -96,8 +97,8 @@ export function torch(given: TorchOptions = {}): TrainerFactory {
   const open = new Map<string, string>();
   return {
     name: 'torch',
-    open: async (role, model, { valueHead = false } = {}): Promise<Trainer> => {
-      await refuseSight(model);
+    open: async (role, model, { valueHead = false, readImage } = {}): Promise<Trainer> => {
+      const sight = await readSight(model, readImage);
       group ??= new WorkerGroup(source, options.restarts ?? 5, log);
       const opening = group;
       const name = nameFor(role, open);
@@ -116,7 +117,7 @@ export function torch(given: TorchOptions = {}): TrainerFactory {
       try {
         const { send = 'weights', push, pushBy = 'memory' } = options;
         const publishing = { directory, send, push: push && { servers: push, by: pushBy } };
-        const trainer = await openTorchTrainer(opening, name, params, publishing, clock);
+        const trainer = await openTorchTrainer(opening, name, params, publishing, clock, sight);
         const close = trainer.close.bind(trainer);
         trainer.close = async () => {
           forget();
@@ -132,17 +133,6 @@ export function torch(given: TorchOptions = {}): TrainerFactory {
       }
     },
   };
-}
-
-/** Throws for a model that sees: the workers read no images, and its class is not one that they load. */
-async function refuseSight(model: string): Promise<void> {
-  const config = await readFile(join(model, 'config.json'), 'utf8').catch(() => '{}');
-  const { vision_config: vision, model_type: type } = JSON.parse(config) as Readonly<Record<string, unknown>>;
-  if (vision === undefined) return;
-  throw new ConfigError(
-    `${model} is a model that sees (${String(type)}), which the PyTorch trainer does not train; use a text model, or ` +
-      'trainer.name=embedded for one of the class Qwen2.5-VL that is small enough',
-  );
 }
 
 /** By the environment a token is in no file and no list of processes. */

@@ -3,9 +3,18 @@ import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import type { WeightUpdate } from '../inference/server.ts';
 import { type Clock, sleep } from '../lib/clock.ts';
-import type { AdamOptions, Outputs, Pass, Row, ScoreOptions, Trainer } from '../training/trainer.ts';
+import type {
+  AdamOptions,
+  Gradients,
+  Outputs,
+  Pass,
+  Row,
+  ScoreOptions,
+  Trainer,
+} from '../training/trainer.ts';
 import type { Reply, WorkerConnection } from './connection.ts';
 import { gradientArrays, rowArrays, spreadOutputs } from './rows.ts';
+import { type Sight, showRows } from './sight.ts';
 import type { OpenModel, WorkerGroup } from './worker-group.ts';
 
 /** Versions whose folders stay; a server may still be reading the last one. */
@@ -27,9 +36,10 @@ export async function openTorchTrainer(
   params: Readonly<Record<string, unknown>>,
   publishing: PublishOptions,
   clock: Clock,
+  sight?: Sight,
 ): Promise<TorchTrainer> {
   const { model, reply } = await group.open(name, params);
-  return new TorchTrainer(group, name, model, reply, publishing, clock);
+  return new TorchTrainer(group, name, model, reply, publishing, clock, sight);
 }
 
 export class TorchTrainer implements Trainer {
@@ -40,6 +50,7 @@ export class TorchTrainer implements Trainer {
   readonly #model: OpenModel;
   readonly #publishing: PublishOptions;
   readonly #clock: Clock;
+  readonly #sight: Sight | undefined;
   readonly #written: string[] = [];
   #tokens: number;
 
@@ -50,8 +61,10 @@ export class TorchTrainer implements Trainer {
     { values }: Reply,
     publishing: PublishOptions,
     clock: Clock,
+    sight?: Sight,
   ) {
     this.#clock = clock;
+    this.#sight = sight;
     this.#group = group;
     this.#name = name;
     this.#model = model;
@@ -68,16 +81,16 @@ export class TorchTrainer implements Trainer {
 
   async score(rows: readonly Row[], { signal, ...how }: ScoreOptions): Promise<Outputs> {
     if (rows.length === 0) return spreadOutputs(new Map(), rows, []);
-    const arrays = rowArrays(rows);
+    const { arrays, ...shown } = await this.#show(rows);
     const reply = await this.#group.call((connection) =>
       connection.call('score', { model: this.#name, ...how }, arrays, signal),
     );
     this.#note(reply);
-    return spreadOutputs(reply.arrays, rows, how.outputs);
+    return shown.contract(spreadOutputs(reply.arrays, shown.rows, how.outputs));
   }
 
   async forward(rows: readonly Row[], { signal, ...how }: ScoreOptions): Promise<Pass> {
-    const arrays = rowArrays(rows);
+    const { arrays, ...shown } = await this.#show(rows);
     const model = this.#name;
     const compute = async (connection: WorkerConnection, generation: number) => {
       const reply = await connection.call('forward', { model, ...how }, arrays, signal);
@@ -86,9 +99,9 @@ export class TorchTrainer implements Trainer {
     const computed = await this.#group.call(compute);
     this.#note(computed.reply);
     return {
-      outputs: spreadOutputs(computed.reply.arrays, rows, how.outputs),
+      outputs: shown.contract(spreadOutputs(computed.reply.arrays, shown.rows, how.outputs)),
       backward: async (gradients) => {
-        const given = gradientArrays(gradients, rows);
+        const given = gradientArrays(shown.spread(gradients), shown.rows);
         await this.#group.call(async (connection, generation) => {
           const isKept = computed.generation === generation;
           const { reply } = isKept ? computed : await compute(connection, generation);
@@ -173,6 +186,16 @@ export class TorchTrainer implements Trainer {
   async close(): Promise<void> {
     await this.#group.close(this.#name);
     for (const path of this.#written.splice(0)) await rm(path, { recursive: true, force: true });
+  }
+
+  /** Rows as the worker takes them, and the way back for its answers. */
+  async #show(rows: readonly Row[]) {
+    if (!this.#sight || rows.every(({ images = [] }) => images.length === 0)) {
+      const same = <A>(arrays: A) => arrays;
+      return { rows, contract: same<Outputs>, spread: same<Gradients>, arrays: rowArrays(rows) };
+    }
+    const shown = await showRows(rows, this.#sight);
+    return { ...shown, arrays: new Map([...rowArrays(shown.rows), ...shown.arrays]) };
   }
 
   #note({ values }: Reply): void {

@@ -3,10 +3,10 @@
  * from the image's hash, so that the prefix cache tells images apart; the embedding reads the placeholder's own.
  */
 import { EngineError } from '../../errors.ts';
+import type { Picture } from '../../lib/images/expand-rows.ts';
+import { mropePositions, positionLag } from '../../lib/images/mrope.ts';
 import type { VisionConfig } from '../model/vision-config.ts';
 import type { PatchedImage } from '../vision/encoder.ts';
-import type { Picture } from '../vision/expand.ts';
-import { mropePositions, positionLag } from '../vision/positions.ts';
 import type { PlainRequest } from './request.ts';
 
 /** What a request shows, and where. */

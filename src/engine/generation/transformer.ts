@@ -2,10 +2,11 @@
  * One step of a decoder-only transformer over tokens of many sequences at once, K/V in a paged cache. Buffers and the
  * arguments of every kernel call are made once; a step only sets how many rows they cover.
  */
+
+import { axisOfPair } from '../../lib/images/mrope.ts';
 import type { CacheCall, Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { ropeFrequencies } from '../model/rope.ts';
-import { axisOfPair } from '../vision/positions.ts';
 import type { LayerAdapters, LoraModule, LoraWeights } from './lora.ts';
 import type { PackedLayer, PackedWeights } from './packed-weights.ts';
 

@@ -5,6 +5,7 @@
 
 import { availableParallelism, freemem } from 'node:os';
 import { ConfigError, TrainerError } from '../../errors.ts';
+import { type ExpandedRows, expandRows } from '../../lib/images/expand-rows.ts';
 import type { AdamOptions, AdapterWeights, Gradients, Output, Outputs, Row } from '../../training/trainer.ts';
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
@@ -14,7 +15,6 @@ import { activationBytes, checkMemory, secondsPerThousandTokens, trainerBytes } 
 import { PackedMatrix, ParameterStore } from '../model/parameters.ts';
 import { type WeightSpec, weightSpecs } from '../model/weights.ts';
 import { type PatchedImage, VisionEncoder } from '../vision/encoder.ts';
-import { type ExpandedRows, expandRows } from '../vision/expand.ts';
 import { type ImageBytes, ImagePatches } from '../vision/image-patches.ts';
 import { addSight } from '../vision/sight.ts';
 import { Arena, ArenaScope } from './arena.ts';

@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, expect, test } from 'vitest';
 import { readEngineGolden, relativeError } from '../../../test/golden/engine/golden.ts';
 import type { SamplingParams } from '../../inference/server.ts';
+import { mropePositions } from '../../lib/images/mrope.ts';
 import { encodePng } from '../../lib/images/png.ts';
 import { PLAIN_SAMPLING } from '../../lib/plain-sampling.ts';
 import type { ImageRef } from '../../types.ts';
@@ -14,7 +15,6 @@ import { modelConfigJson } from '../model/config.ts';
 import { readModelConfig } from '../model/files.ts';
 import { TrainingEngine } from '../training/training-engine.ts';
 import { ImagePatches } from './image-patches.ts';
-import { mropePositions } from './positions.ts';
 
 /** A tiny Qwen2.5-VL by transformers in float64: test/golden/engine/make-vision.py. */
 const directory = fileURLToPath(new URL('../../../test/golden/engine/qwen2_5_vl', import.meta.url));

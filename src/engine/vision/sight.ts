@@ -1,12 +1,13 @@
 /** What a pass over packed rows with images needs beyond the rows: the images' states, and rotations by three positions. */
+
+import type { ExpandedRow } from '../../lib/images/expand-rows.ts';
+import { axisOfPair } from '../../lib/images/mrope.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { PackedTokens } from '../model/decoder.ts';
 import type { Packing } from '../training/packing.ts';
 import type { RopeTable, Tape } from '../training/tape.ts';
 import type { PatchedImage, VisionEncoder } from './encoder.ts';
-import type { ExpandedRow } from './expand.ts';
-import { axisOfPair } from './positions.ts';
 
 export function addSight(
   tape: Tape,

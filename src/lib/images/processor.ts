@@ -48,7 +48,7 @@ export interface SquareProcessor extends Normalisation {
 /** What a model's folder says its processor does with images. */
 export type ImageProcessor = GridProcessor | TileProcessor | SquareProcessor;
 
-interface Size {
+export interface Size {
   readonly width: number;
   readonly height: number;
 }

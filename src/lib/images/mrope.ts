@@ -2,13 +2,13 @@
  * Positions in time, row and column (Qwen's m-rope): text counts on in all three; the tokens of an image share one time and
  * have their own row and column; what follows counts on from the largest.
  */
-import type { Grid } from './layout.ts';
+import type { Size } from './processor.ts';
 
 export interface PlacedGrid {
   /** Position of the first of its tokens. */
   readonly start: number;
   /** In tokens. */
-  readonly size: Grid;
+  readonly size: Size;
 }
 
 /** [length, 3] of the first `length` positions; pictures in order of `start`. */

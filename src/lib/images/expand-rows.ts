@@ -3,15 +3,24 @@
  * the caller knows. Rows without images stay the objects they are.
  */
 import { TrainerError } from '../../errors.ts';
-import type { Gradients, Output, Outputs, Row } from '../../training/trainer.ts';
-import type { Grid } from './layout.ts';
-import { mropePositions } from './positions.ts';
+import type { ImageRef } from '../../types.ts';
+import { mropePositions } from './mrope.ts';
+import type { Size } from './processor.ts';
+
+/** A trainer's row, and its numbers by output: an array a row. */
+interface Row {
+  readonly ids: Int32Array;
+  readonly targets: Uint8Array;
+  readonly prefix?: { readonly row: number; readonly length: number };
+  readonly images?: readonly { readonly at: number; readonly image: ImageRef }[];
+}
+type Arrays = Readonly<Record<string, readonly Float32Array[] | undefined>>;
 
 /** An image in an expanded row: its first token's position, its blob, its size in tokens. */
 export interface Picture {
   readonly start: number;
   readonly blob: string;
-  readonly size: Grid;
+  readonly size: Size;
 }
 
 export interface ExpandedRow extends Row {
@@ -23,25 +32,28 @@ export interface ExpandedRow extends Row {
 export interface ExpandedRows {
   readonly rows: readonly ExpandedRow[];
   /** Arrays of the expanded rows, at the positions of the given ones. */
-  contract(outputs: Outputs): Outputs;
+  contract<A extends Arrays>(outputs: A): A;
   /** The opposite: zeros at the places of images. */
-  spread(gradients: Gradients): Gradients;
+  spread<A extends Arrays>(gradients: A): A;
 }
 
 export function expandRows(
   given: readonly Row[],
   imageId: number,
-  sizeOf: (blob: string) => Grid,
+  sizeOf: (blob: string) => Size,
 ): ExpandedRows {
   const places = given.map((row, index) => placesOf(row, index, imageId, sizeOf));
   const rows = given.map((row, index) => expandRow(row, places[index], sizeOf));
-  const map = (arrays: Outputs, move: (array: Float32Array, at: Int32Array, row: number) => Float32Array) =>
+  const map = <A extends Arrays>(
+    arrays: A,
+    move: (array: Float32Array, at: Int32Array, row: number) => Float32Array,
+  ) =>
     Object.fromEntries(
       Object.entries(arrays).map(([name, list]) => [
-        name as Output,
+        name,
         list?.map((array, row) => (places[row] ? move(array, places[row], row) : array)),
       ]),
-    ) as Outputs;
+    ) as A;
   return {
     rows,
     contract: (outputs) => map(outputs, (array, at) => Float32Array.from(at, (place) => array[place]!)),
@@ -59,7 +71,7 @@ function placesOf(
   { ids, targets, images = [] }: Row,
   index: number,
   imageId: number,
-  sizeOf: (blob: string) => Grid,
+  sizeOf: (blob: string) => Size,
 ): Int32Array | undefined {
   if (images.length === 0) return undefined;
   const more = new Map<number, number>();
@@ -82,7 +94,7 @@ function placesOf(
   });
 }
 
-function expandRow(row: Row, places: Int32Array | undefined, sizeOf: (blob: string) => Grid): ExpandedRow {
+function expandRow(row: Row, places: Int32Array | undefined, sizeOf: (blob: string) => Size): ExpandedRow {
   if (!places) return row;
   const { ids, targets, images = [], prefix } = row;
   const pictures = images.map(({ at, image }) => ({
