@@ -98,6 +98,11 @@ const LINES: readonly (readonly [name: string, words: readonly string[], shows: 
     ['data', 'map', mapFunction, inFolder('tool/train.parquet'), inFolder('named.parquet')],
     /6|named/,
   ],
+  [
+    'python3 examples/data_preprocess/geo3k.py',
+    ['data', 'geo3k', '--local_dataset_path', join(data, 'geo3k'), '--local_save_dir', inFolder('geo3k')],
+    /hiyouga\/geometry3k/,
+  ],
   ['… and the row has it', ['data', 'show', inFolder('named.parquet'), '--rows', '1'], /tool_agent/],
   [
     'bash run_….sh trainer.experiment_name=…',
@@ -157,6 +162,7 @@ const LINES: readonly (readonly [name: string, words: readonly string[], shows: 
     'shaping',
     'stream-mode',
     'langgraph',
+    'geo3k',
     'agent-loop-get-started',
     'grpo',
     'ppo',
