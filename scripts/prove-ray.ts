@@ -1,9 +1,10 @@
 /**
  * A run on a real Ray cluster: three raylets on this machine, two replicas, a PyTorch trainer of two ranks.
- * `npm run prove ray [-- --stages same,kills,head,apart,vllm]`:
+ * `npm run prove ray [-- --stages same,kills,head,stop,apart,vllm]`:
  * `same`: the calculator's short run earns the same rewards as in one process;
  * `kills`: SIGKILL of a replica, a rank, a raylet and the control plane at random moments, and nothing is lost;
  * `head`: SIGKILL of the head's raylet, which ends the job; `launch --resume` continues it on a new cluster;
+ * `stop`: `launch stop` leaves nothing behind;
  * `apart`: nodes that share no disk, one replica killed; `vllm`: the same with two real vLLM servers on the CPU.
  * The moments are random by `--seed`.
  */
@@ -23,7 +24,13 @@ import { warmStart } from './short-run.ts';
 import { type Aim, atMost, conclude, holds } from './verdict.ts';
 
 const flags = readFlags(
-  { seed: '1', steps: '8', stages: 'same,kills,head,apart,vllm', runs: 'runs/prove-ray', verbose: false },
+  {
+    seed: '1',
+    steps: '8',
+    stages: 'same,kills,head,stop,apart,vllm',
+    runs: 'runs/prove-ray',
+    verbose: false,
+  },
   { stages: 'same,kills,apart' },
 );
 const seed = Number(flags.seed);
@@ -265,6 +272,32 @@ async function proveHead(): Promise<void> {
   });
 }
 
+/** `launch stop` ends the job and every process of the run; `launch status` says so. */
+async function proveStop(): Promise<void> {
+  const runDir = fresh('stop');
+  await withCluster('e', {}, async (cluster) => {
+    const about = ['--address', cluster.address];
+    let stopped: Promise<Ended> | undefined;
+    const ended = await launchOn(cluster, runDir, ['--id', 'to-be-stopped'], (line) => {
+      if (/^step 1/.test(line)) stopped ??= rollcall(['launch', 'stop', 'to-be-stopped', ...about], '.');
+    });
+    const code = (await stopped)?.code;
+    const { lines } = await rollcall(['launch', 'status', 'to-be-stopped', ...about], '.');
+    show(
+      holds('stop: launch stop ends with 0, and attach with 1', code === 0 && ended.code === 1, [
+        code,
+        ended.code,
+      ]),
+    );
+    show(
+      holds('stop: launch status says that it was stopped', /: stopped/.test(lines.join()), lines.join(' ')),
+    );
+    await sleep(clock, 15_000); // a guard gives its process ten seconds
+    const left = ['rollcall.js', 'rollcall_torch'].flatMap((text) => cluster.find(text));
+    show(holds('stop: no process of the run is left', left.length === 0, left.length));
+  });
+}
+
 /** Every node has a disk of its own where the run directory is: refused without --no-shared-disk, and runs with it. */
 async function proveApart(
   name: string,
@@ -329,7 +362,7 @@ async function proveVllm(): Promise<void> {
   const words = [
     'servers.engine=vllm',
     `servers.program=${real.program}`,
-    `servers.flags=[${real.launch.flags!.join(',')}]`,
+    `servers.flags=${JSON.stringify(real.launch.flags)}`,
     'servers.startSeconds=600',
     ...environment,
   ];
@@ -340,6 +373,7 @@ const stages: Readonly<Record<string, () => Promise<void>>> = {
   same: proveSame,
   kills: proveKills,
   head: proveHead,
+  stop: proveStop,
   apart: () => proveApart('apart', project, []),
   vllm: proveVllm,
 };

@@ -54,6 +54,7 @@ class Spot:
         ).remote(self.plan["rollcall"])
         self.found: dict[str, Any] | None = None
         self.polling: Any = None
+        self.since = time.monotonic()
         self.ask()
 
     def ask(self) -> None:
@@ -142,6 +143,9 @@ class Driver:
         if done:
             spot.found = ray.get(done[0])
             say(f"{spot.name} is on {spot.found['node']} now")
+        elif time.monotonic() - spot.since > SECONDS_TO_PLACE and not self.is_spare(spot):
+            say(f"the cluster had no room for {spot.name} in {SECONDS_TO_PLACE} s; rollcall launch --resume continues the run")
+            self.code = 1
 
     def poll(self, spot: Spot) -> None:
         spot.polling = spot.polling or spot.actor.poll.remote()
@@ -188,6 +192,10 @@ class Driver:
         for rank in still:
             rank.ended()
             self.stopping.append(rank.spot.actor.stop.remote(rank.process))
+
+    def is_spare(self, spot: Spot) -> bool:
+        """The run goes on without a server, as long as there is another."""
+        return all(child in self.servers for child in self.children(spot))
 
     def children(self, spot: Spot) -> list[Child]:
         return [child for child in [self.control, *self.ranks, *self.servers] if child.spot is spot]
@@ -273,7 +281,9 @@ class Driver:
         self.ask(self.control.spot, "lead", targets, takers, source)
 
     def ask(self, spot: Spot, method: str, *arguments: Any) -> Any:
-        """None where the place is lost, which is dealt with when it is next looked at."""
+        """None where the place is lost, which is dealt with when it is next looked at, or not there yet."""
+        if spot.found is None:
+            return None
         try:
             return ray.get(getattr(spot.actor, method).remote(*arguments), timeout=SECONDS_PER_CALL)
         except (RayActorError, GetTimeoutError):

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { realClock, sleep } from '../../src/lib/clock.ts';
@@ -57,6 +57,7 @@ export class RayNodes {
   }
 
   static async start(options: ClusterOptions): Promise<RayNodes> {
+    if (process.getuid?.() !== 0) throw new Error('nodes are network namespaces, which need root');
     const cluster = new RayNodes(options);
     const { folder, cpus, ownDisk } = options;
     mkdirSync(folder, { recursive: true });
@@ -104,15 +105,14 @@ export class RayNodes {
     if (node === 0) await until('the dashboard', () => isUp(this.address), failed);
   }
 
-  /** The raylet of a node, which was started last where it was started again. */
   raylet(node: number): number {
-    return descendants(this.nodes[node]!.pid!).find(({ command }) => command.includes('raylet/raylet'))!.pid;
+    return processesOf(node).find(({ command }) => command.includes('raylet/raylet'))!.pid;
   }
 
   /** Processes of a run in this cluster whose command line holds a text; not their guards. */
   find(text: string): { readonly pid: number; readonly node: number }[] {
-    return this.nodes.flatMap((child, node) =>
-      descendants(child.pid!)
+    return this.nodes.flatMap((_, node) =>
+      processesOf(node)
         .filter(({ command }) => command.includes(text) && !command.includes('rollcall_ray.guard'))
         .map(({ pid }) => ({ pid, node })),
     );
@@ -121,13 +121,11 @@ export class RayNodes {
   async stop(): Promise<void> {
     for (const child of [...this.nodes].reverse()) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
-      const below = descendants(child.pid!);
       const ended = once(child, 'exit');
       child.kill('SIGTERM');
-      const late = clock.timer(20_000, () => child.kill('SIGKILL'));
+      const cancel = clock.timer(20_000, () => child.kill('SIGKILL'));
       await ended;
-      late();
-      for (const { pid, command } of below) if (commandOf(pid) === command) kill(pid);
+      cancel();
     }
     disconnect(this.#options.cpus.length);
   }
@@ -154,9 +152,12 @@ function connect(count: number): void {
 /** Also what a proof that was killed has left. */
 function disconnect(count: number): void {
   const names = Array.from({ length: count }, (_, node) => nameOf(node));
-  for (const name of names) {
-    const { stdout } = spawnSync('ip', ['netns', 'pids', name], { encoding: 'utf8' });
-    for (const pid of stdout.split('\n').filter(Boolean)) kill(Number(pid));
+  for (const { pid } of names.flatMap((_, node) => processesOf(node))) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // it has ended
+    }
   }
   for (const words of [...names.map((name) => `netns del ${name}`), `link del ${BRIDGE}`]) {
     try {
@@ -167,35 +168,21 @@ function disconnect(count: number): void {
   }
 }
 
-function kill(pid: number): void {
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch {
-    // it has ended
-  }
+/** All that run in a node, also those whose parent has ended. */
+function processesOf(node: number): { readonly pid: number; readonly command: string }[] {
+  const { stdout } = spawnSync('ip', ['netns', 'pids', nameOf(node)], { encoding: 'utf8' });
+  return stdout
+    .split('\n')
+    .filter(Boolean)
+    .map((pid) => ({ pid: Number(pid), command: commandOf(pid) }));
 }
 
-const commandOf = (pid: number) => {
+function commandOf(pid: string): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
   } catch {
-    return '';
+    return ''; // it has ended
   }
-};
-
-function descendants(root: number): { readonly pid: number; readonly command: string }[] {
-  const children = new Map<number, number[]>();
-  for (const name of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
-      const parent = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
-      children.set(parent, [...(children.get(parent) ?? []), Number(name)]);
-    } catch {
-      // it has ended meanwhile
-    }
-  }
-  const below = (pid: number): number[] => (children.get(pid) ?? []).flatMap((one) => [one, ...below(one)]);
-  return below(root).map((pid) => ({ pid, command: commandOf(pid) }));
 }
 
 async function until(

@@ -136,7 +136,7 @@ async function launchRay(words: readonly string[], flags: RayFlags): Promise<voi
 }
 
 /** The resolved options as the plan needs them. */
-export function runToPlan({ options, values, given }: ResolvedRun, flags: RayFlags): RunToPlan {
+function runToPlan({ options, values, given }: ResolvedRun, flags: RayFlags): RunToPlan {
   const { servers, trainer, cluster } = options;
   const isTorch = trainer.name === 'torch';
   const engine = servers.mode === 'server' ? undefined : placedEngine(options);
