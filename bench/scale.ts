@@ -4,7 +4,7 @@
  * New weights take as long to arrive as docs/scale.md computes for one sender to all. Also how many turns a second the control
  * plane must carry. Simulated, not measured: it says how a schedule behaves, not how fast a cluster is.
  *
- *   npm run bench scale [-- --quick] [--gpus 8,64,512] [--steps 3] [--only 'one step off'] [--seed 1]
+ *   npm run bench scale [-- --quick] [--gpus 8,64,512] [--steps 12] [--only 'one step off'] [--seed 1]
  */
 import { readFlags } from '../scripts/flags.ts';
 import { MODELS, syncSeconds } from '../scripts/scale-page.ts';
@@ -14,8 +14,13 @@ import { CASES, TRAINING_ON_HALF, TRAINING_SHARE } from './schedule/cases.ts';
 import { type Figures, rollOutBatch, trainInMode } from './schedule/runs.ts';
 
 const flags = readFlags(
-  { gpus: '8,32,128,512', steps: '3', seed: '1', only: 'synchronous;one step off;asynchronous, staleness 4' },
-  { gpus: '8,32' },
+  {
+    gpus: '8,32,128,512',
+    steps: '12',
+    seed: '1',
+    only: 'synchronous;one step off;asynchronous, staleness 4',
+  },
+  { gpus: '8,32', steps: '4', only: 'synchronous;one step off' },
 );
 const GPUS_PER_SERVER = 4;
 const TASKS_PER_SERVER = 8;
@@ -56,25 +61,29 @@ for (const gpus of flags.gpus.split(',').map(Number)) {
       gpus,
       servers,
       mode: name,
-      ...shown(figures, one.tasks * one.attempts, Number(flags.steps)),
+      ...shown(figures, one.tasks * one.attempts, trainMsPerToken),
     });
     console.error(`${JSON.stringify(rows.at(-1))} (${((performance.now() - began) / 1000).toFixed(0)} s)`);
   }
 }
 
-function shown(
-  { seconds, tokensPerSecond, utilisation, p99Seconds }: Figures,
-  perStep: number,
-  steps: number,
-) {
-  const perSecond = (perStep * (steps - 1)) / seconds;
+function shown(figures: Figures, perStep: number, trainMsPerToken: number) {
+  const { seconds, tokensPerSecond, utilisation, p99Seconds } = figures;
+  const counted = Number(flags.steps) - 1; // from the end of the first step on
+  const trainerBusy = (tokensPerSecond * trainMsPerToken) / 1000;
   return {
-    secondsPerStep: Math.round(seconds / (steps - 1)),
+    secondsPerStep: Math.round(seconds / counted),
     tokensPerSecond: Math.round(tokensPerSecond),
-    serversBusy: Number(utilisation.toFixed(2)),
+    serversBusy: rounded(utilisation),
+    trainerBusy: rounded(trainerBusy),
+    gpusBusy: rounded((utilisation + trainerBusy) / 2),
     p99Seconds: Math.round(p99Seconds),
-    trajectoriesPerSecond: Number(perSecond.toFixed(1)),
+    trajectoriesPerSecond: rounded((perStep * counted) / seconds),
   };
+}
+
+function rounded(value: number): number {
+  return Number(value.toPrecision(2));
 }
 
 const rate = (gpus: number, mode: string) =>

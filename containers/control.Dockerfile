@@ -13,7 +13,7 @@ COPY --from=build /tmp/rollcall-*.tgz /tmp/rollcall.tgz
 RUN npm install --global --omit=dev --ignore-scripts --no-audit --no-fund /tmp/rollcall.tgz && rm /tmp/rollcall.tgz
 COPY containers/is-alive.cjs /usr/local/lib/rollcall/is-alive.cjs
 # Volumes take the owner of the folder that they cover.
-RUN install --directory --owner=1000 --group=1000 /weights /home/node/.cache/huggingface
+RUN install --directory --owner=1000 --group=1000 /work /weights /home/node/.cache /home/node/.cache/huggingface
 # Kernels are compiled where there is a compiler; here the wasm build of them is used.
 USER 1000:1000
 WORKDIR /work

@@ -15,7 +15,8 @@ COPY containers/is-listening.py /opt/rollcall/is-listening.py
 # Also for vLLM, whose workers load rollcall_torch.vllm_extension.
 ENV PYTHONPATH=/opt/rollcall
 # Volumes take the owner of the folder that they cover.
-RUN install --directory --owner=1000 --group=1000 /weights /home/rollcall /home/rollcall/.cache/huggingface
+RUN install --directory --owner=1000 --group=1000 /work /weights /home/rollcall /home/rollcall/.cache \
+  /home/rollcall/.cache/huggingface
 ENV HOME=/home/rollcall
 USER 1000:1000
 WORKDIR /work

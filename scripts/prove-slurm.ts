@@ -5,7 +5,7 @@
  * the rewards of the same run in one process. Needs root, slurm-wlm, munge and the environment of `rollcall torch install`.
  */
 import { execFile, execFileSync } from 'node:child_process';
-import { rm } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -18,7 +18,7 @@ import { type Aim, atMost, conclude, concludeFailed, holds } from './verdict.ts'
 
 const execute = promisify(execFile);
 const flags = readFlags(
-  { runs: 'runs/prove-slurm', steps: '8', tasks: '16', parts: 'undisturbed,disturbed,stopped' },
+  { runs: 'runs/prove-slurm', steps: '8', tasks: '16', parts: 'gpus,undisturbed,disturbed,stopped' },
   { steps: '6', tasks: '8' },
 );
 const steps = Number(flags.steps);
@@ -43,9 +43,12 @@ async function prove(): Promise<void> {
     ...['trainer.name=torch', 'trainer.options.device=cpu', 'trainer.options.threads=1'],
   ];
   const near = join(runs, 'process');
-  await rm(near, { recursive: true, force: true });
-  say('in one process');
-  await rollcall(['train', ...words, 'trainer.options.ranks=2', '--run', near]);
+  const chosen = flags.parts.split(',');
+  if (chosen.some((part) => part === 'undisturbed' || part === 'disturbed')) {
+    await rm(near, { recursive: true, force: true });
+    say('in one process');
+    await rollcall(['train', ...words, 'trainer.options.ranks=2', '--run', near]);
+  }
   const expected = await curveOf(near);
 
   const far = [
@@ -121,6 +124,36 @@ async function prove(): Promise<void> {
       );
       await compare('preempted, then requeued', id, runDir);
     },
+    /** Nobody answers here: what Slurm tells each server of its node's GPUs is what counts. */
+    gpus: async () => {
+      const program = join(runs, 'gpus.sh');
+      const seen = join(runs, 'gpus.txt');
+      await rm(seen, { force: true });
+      const line = `echo "$(hostname -s) $CUDA_VISIBLE_DEVICES" >>${seen}; exec sleep 600`;
+      // Asked for its version by `launch`, it knows none.
+      await writeFile(program, `#!/bin/bash\n[ -n "$SLURM_JOB_ID" ] || exit 1\n${line}\n`, { mode: 0o755 });
+      const { id } = await submit('gpus', [
+        ...[
+          'servers.engine=vllm',
+          `servers.program=${program}`,
+          'servers.replicas=4',
+          'servers.tensorParallel=2',
+        ],
+        ...['cluster.nodes=1', 'cluster.serverNodes=2', 'cluster.serverGpusPerNode=4'],
+      ]);
+      const lines = async () => (await readFile(seen, 'utf8').catch(() => '')).trim().split('\n').sort();
+      await until('four servers', async () => (await lines()).length === 4);
+      await rollcall(['launch', 'stop', id], environment);
+      await untilEnded(id);
+      aims.push(
+        holds(
+          'two nodes of four GPUs are divided among four servers of two',
+          (await lines()).join() ===
+            ['2 0,1', '2 2,3', '3 0,1', '3 2,3'].map((one) => `rollcall${one}`).join(),
+          await lines(),
+        ),
+      );
+    },
     stopped: async () => {
       const { id, runDir } = await submit('stopped', []);
       await untilStep(runDir, 1);
@@ -161,14 +194,14 @@ async function prove(): Promise<void> {
   }
 
   try {
-    for (const part of flags.parts.split(',')) await parts[part]!();
+    for (const part of chosen) await parts[part]!();
   } finally {
     for (const id of slurm('squeue', '--noheader', '--format=%i').split('\n').filter(Boolean))
       slurm('scancel', id);
     await wait(3000);
     await cluster.stop();
   }
-  const left = execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' }).includes('rollcall');
+  const left = /^rollcall\d/m.test(execFileSync('ip', ['netns', 'list'], { encoding: 'utf8' }));
   aims.push(holds('nothing of the cluster is left', !left));
   conclude(aims, { nodes: cluster.nodes.length, expected, ...figures });
 }

@@ -21,6 +21,8 @@ const BRIDGE = 'rollcall0';
 const NETWORK = '10.77.0';
 const HEAD = 'rollcall-head';
 const SECONDS_TO_START = 60;
+/** Of each node, in name only: Slurm counts them and tells steps which they have. */
+const GPUS = 4;
 
 /** What this machine lacks for it, in words; undefined: nothing. */
 export function whatIsMissing(): string | undefined {
@@ -97,6 +99,8 @@ export async function startCluster(folder: string, count: number): Promise<Clust
     writeFileSync(join(folder, 'hosts'), `${hosts.join('\n')}\n`);
     writeFileSync(join(folder, 'resolv.conf'), 'nameserver 127.0.0.1\n'); // nobody: refused at once
     writeFileSync(environment.SLURM_CONF, configuration(folder, nodes, address));
+    for (let gpu = 0; gpu < GPUS; gpu++) execFileSync('mknod', [join(folder, `gpu${gpu}`), 'c', '1', '3']);
+    writeFileSync(join(folder, 'gres.conf'), `Name=gpu File=${folder}/gpu[0-${GPUS - 1}]\n`);
     writeFileSync(join(folder, 'munge.key'), randomBytes(128), { mode: 0o600 });
     mkdirSync(join(folder, 'state'), { recursive: true });
     const files = [
@@ -157,7 +161,8 @@ PreemptMode=REQUEUE
 KillWait=20
 MinJobAge=3600
 ReturnToService=2
-${nodes.map((node, at) => `NodeName=${node} NodeAddr=${address(at)} CPUs=2 State=UNKNOWN`).join('\n')}
+GresTypes=gpu
+${nodes.map((node, at) => `NodeName=${node} NodeAddr=${address(at)} CPUs=2 Gres=gpu:${GPUS} State=UNKNOWN`).join('\n')}
 PartitionName=patient Nodes=ALL Default=YES PriorityTier=1 GraceTime=120 State=UP
 PartitionName=urgent Nodes=ALL PriorityTier=10 State=UP
 `;
