@@ -59,6 +59,10 @@ async function prove(): Promise<void> {
     'trainer.options.ranks=1',
   ];
   const cluster = await startCluster(join(runs, 'cluster'), 5);
+  // Nothing of it may be left behind by a proof that is ended.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => void cluster.stop().finally(() => process.exit(1)));
+  }
   const environment = { ...process.env, ...cluster.environment };
   const slurm = (program: string, ...rest: string[]) =>
     execFileSync(program, rest, { encoding: 'utf8', env: environment });

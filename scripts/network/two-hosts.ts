@@ -53,6 +53,7 @@ export function hasNetem(): boolean {
 export async function openTwoHosts(): Promise<TwoHosts> {
   const children: ChildProcess[] = [];
   const stop = async () => {
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
     for (const child of children.reverse()) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
       const exited = once(child, 'exit');
@@ -67,6 +68,8 @@ export async function openTwoHosts(): Promise<TwoHosts> {
       }
     }
   };
+  const onSignal = () => void stop().finally(() => process.exit(1));
+  process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
   try {
     for (const name of Object.values(NAMESPACE)) {
       execFileSync('ip', ['netns', 'add', name]);
