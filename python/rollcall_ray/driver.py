@@ -23,6 +23,8 @@ POLL_SECONDS = 0.5
 LONGEST_WAIT = 30
 SECONDS_TO_PLACE = 600
 SECONDS_PER_CALL = 60
+# A lost place may be noticed before its processes have ended.
+SECONDS_TO_BE_GONE = 10
 CALLS_AT_ONCE = 16
 RemotePlace = ray.remote(Place)
 
@@ -136,6 +138,7 @@ class Driver:
             say(f"{spot.name} is lost ({str(error).splitlines()[0]}); it is placed again")
             for child in self.children(spot):
                 self.lost(child, "its place is lost")
+                child.not_before = time.monotonic() + SECONDS_TO_BE_GONE
             spot.create()
 
     def await_place(self, spot: Spot) -> None:

@@ -1,8 +1,8 @@
 """Runs one process for a place: `python -m rollcall_ray.guard SECONDS PROGRAM WORDS…`.
 
 The place holds the other end of standard input, which closes when the place ends, however it ends: then the process and all
-of its group are ended too, so that no GPU or port stays taken on a node that Ray believes free. SECONDS is how long it may
-take after SIGTERM.
+of its group are killed at once, so that no GPU or port stays taken on a node that Ray believes free, and no control plane
+writes beside the one that is started in its stead. SECONDS is how long it may take after SIGTERM.
 """
 
 import ctypes
@@ -22,16 +22,16 @@ def main() -> None:
     except OSError as error:
         sys.exit(f"{words[0]}: {error.strerror}")
     signal.signal(signal.SIGTERM, lambda *_: stop(child, grace))
-    threading.Thread(target=watch, args=(child, grace), daemon=True).start()
+    threading.Thread(target=watch, args=(child,), daemon=True).start()
     code = child.wait()
     send(child.pid, signal.SIGKILL)  # what it started does not outlive it
     os._exit(code if code >= 0 else 128 - code)
 
 
-def watch(child: subprocess.Popen, grace: float) -> None:
+def watch(child: subprocess.Popen) -> None:
     while os.read(0, 4096):
         pass
-    stop(child, grace)
+    send(child.pid, signal.SIGKILL)
 
 
 def stop(child: subprocess.Popen, grace: float) -> None:
