@@ -30,7 +30,7 @@ const VISION: VisionShape = {
   frames: 1,
   window: 16,
   fullLayers: [0],
-  sections: [4, 2, 2],
+  sections: [2, 1, 1],
   minPixels: 64,
   maxPixels: 1024,
 };
@@ -45,7 +45,8 @@ export async function tinySeeingModel(seed = 1): Promise<string> {
     vision: VISION,
     tokenizer,
     seed,
-    overrides: LONG,
+    // In transformers this class has no head size of its own: it is the hidden size over the heads.
+    overrides: { ...LONG, headSize: 8 },
   });
   return directory;
 }

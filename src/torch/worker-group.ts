@@ -66,7 +66,8 @@ export class WorkerGroup {
       try {
         return await make(alive.connection, alive.generation);
       } catch (error) {
-        if (!alive.connection.lost) throw error;
+        // A call that was in progress when the group was ended starts no other.
+        if (!alive.connection.lost || this.#closed) throw error;
         if (this.#alive === current) this.#alive = this.#restart(alive, error);
         await this.#alive;
       }
@@ -77,7 +78,10 @@ export class WorkerGroup {
   async close(name: string): Promise<void> {
     if (!this.#models.delete(name) || this.#closed) return;
     if (this.#models.size > 0) {
-      await this.call((connection) => connection.call('close', { model: name }));
+      // Models are closed at once: where the last one ends the group, the others end with it.
+      await this.call((connection) => connection.call('close', { model: name })).catch((error: unknown) => {
+        if (!this.#closed) throw error;
+      });
       return;
     }
     await this.end();
