@@ -5,7 +5,12 @@ import type { SftOptions } from 'rollcall/options';
 import { type Problem, problems } from './problems.ts';
 import { CHAT, correct, demonstrations, LIMITS, solver } from './solver.ts';
 
-export const engine = embedded({ lora: { rank: 16, alpha: 32 }, recompute: true, cacheMegabytes: 200 });
+export const engine = embedded({
+  lora: { rank: 16, alpha: 32 },
+  weights: 'bfloat16',
+  recompute: true,
+  cacheMegabytes: 200,
+});
 
 const DEMONSTRATIONS = 300;
 const PER_STEP = 16;

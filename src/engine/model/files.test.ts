@@ -13,7 +13,13 @@ import {
   readWeights,
 } from './files.ts';
 import { inspectModel } from './inspect.ts';
-import { activationBytes, checkMemory, secondsPerThousandTokens, trainerBytes } from './memory.ts';
+import {
+  activationBytes,
+  adapterRunBytes,
+  checkMemory,
+  secondsPerThousandTokens,
+  trainerBytes,
+} from './memory.ts';
 import { countParameters, weightElements, weightSpecs } from './weights.ts';
 
 const GOLDEN = 'test/golden/engine';
@@ -169,6 +175,29 @@ describe('a new model', () => {
       createModel({ ...options, directory: join(directory, 'other'), tokenizer: '/nowhere' }),
     ).toThrow(/tokenizer \/nowhere: no such file or folder/);
   });
+});
+
+test('what a run of an adapter needs is what SmolLM2-135M was measured to take', () => {
+  const config = {
+    ...readModelConfig(join(GOLDEN, 'llama')),
+    ...{
+      vocabulary: 49_152,
+      hidden: 576,
+      layers: 30,
+      heads: 9,
+      kvHeads: 3,
+      headSize: 64,
+      intermediate: 1536,
+    },
+    tied: true,
+  };
+  const run = { weights: 'bfloat16', rank: 16, cacheMegabytes: 200 } as const;
+  // `npm run prove laptop`: 1.9 GB at most
+  expect(adapterRunBytes(config, run)).toBeGreaterThan(0.9 * 1.9e9);
+  expect(adapterRunBytes(config, run)).toBeLessThan(1.1 * 1.9e9);
+  // 106.2M in layers and 28.3M in the embedding: rows in float32, two packed forms in bfloat16; an adapter of 4.88M
+  const trainer = 4 * 28.3e6 + 2 * 2 * (106.2e6 + 28.3e6) + 24 * 4.88e6;
+  expect(trainerBytes(config, 'adapter', run) / trainer).toBeCloseTo(1, 2);
 });
 
 test('a model that cannot fit is refused with the figures', () => {

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { readModelConfig, readWeightPrecisions } from './files.ts';
-import { activationBytes, trainerBytes } from './memory.ts';
+import { activationBytes, adapterRunBytes, trainerBytes } from './memory.ts';
 import { countParameters } from './weights.ts';
 
 /** What a person wants to know about a model folder; its weights are checked by name and shape, not read. */
@@ -24,6 +24,7 @@ export function inspectModel(directory: string): Record<string, string | number 
     tied: config.tied,
     tokenizer: existsSync(join(directory, 'tokenizer.json')),
     trainingMegabytes: megabytes(trainerBytes(config, 'all')),
+    adapterRunMegabytes: megabytes(adapterRunBytes(config, { weights: 'bfloat16', rank: 16 })),
     kilobytesPerTrainedToken: Math.round(activationBytes(config, false) / 1e3),
   };
 }

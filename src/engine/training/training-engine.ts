@@ -283,10 +283,11 @@ export class TrainingEngine {
   }
 
   #checkFits(trainable: boolean): void {
-    const { model, lora, recompute = false } = this.#options;
+    const { model, lora, weights = 'float32', recompute = false } = this.#options;
     const trained = trainable ? (lora ? 'adapter' : 'all') : 'none';
     const tokens = Math.min(1024, this.config.contextTokens);
-    const needed = trainerBytes(this.config, trained) + tokens * activationBytes(this.config, recompute);
+    const held = trainerBytes(this.config, trained, { weights, rank: lora?.rank ?? 0 });
+    const needed = held + tokens * activationBytes(this.config, recompute);
     const { maximumBytes, kind } = this.kernels;
     const available = kind === 'wasm' ? maximumBytes : Math.min(maximumBytes, freemem());
     const where = kind === 'wasm' ? 'the wasm heap' : 'this machine';
