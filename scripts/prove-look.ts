@@ -63,18 +63,22 @@ async function grpo(
   };
 }
 
-/** As long as GRPO took; the rate falls over that time. */
+/** As long as GRPO took, in courses over which the rate falls: the first says how fast the machine is, others fill the time. */
 async function moreImitation(setup: LookSetup, warm: string, seconds: number): Promise<number> {
-  const to = join(setup.directory, 'imitation');
-  const began = performance.now();
-  const elapsed = () => (performance.now() - began) / 1000;
-  const course = { kind: 'demonstrations', pace: PACES.more, create: createDemonstration };
-  const first = recipe.demonstrations;
-  const tried = join(setup.directory, 'imitation-begun');
-  await learn(setup, warm, tried, [{ ...course, first, count: 320 }]);
-  const count = Math.max(16, Math.ceil((320 * (seconds - elapsed())) / elapsed()));
-  await learn(setup, tried, to, [{ ...course, first: first + 320, count, until: () => elapsed() > seconds }]);
-  return measure(setup, to);
+  const start = performance.now();
+  let [model, done, count] = [warm, 0, 320];
+  for (let number = 0; secondsSince(start) < 0.9 * seconds; number++) {
+    const began = performance.now();
+    const to = join(setup.directory, `imitation-${number}`);
+    const first = recipe.demonstrations + done;
+    const until = () => secondsSince(start) > seconds;
+    await learn(setup, model, to, [
+      { kind: 'demonstrations', pace: PACES.more, create: createDemonstration, first, count, until },
+    ]);
+    [model, done] = [to, done + count];
+    count = Math.max(16, Math.ceil((count * (seconds - secondsSince(start))) / secondsSince(began)));
+  }
+  return measure(setup, model);
 }
 
 /** What one seed showed; written after each part, so that a run with --keep goes on where the last one ended. */
