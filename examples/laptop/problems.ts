@@ -1,4 +1,7 @@
-/** SVAMP: one-step and two-step word problems with their equations (github.com/arkilpatel/SVAMP, MIT). */
+/**
+ * SVAMP: one-step and two-step word problems with their equations (github.com/arkilpatel/SVAMP, MIT). GSM8K's short ones
+ * (github.com/openai/grade-school-math, MIT) are a test of what was never trained on.
+ */
 import { readFileSync } from 'node:fs';
 import { arrayDataset, type Dataset } from 'rollcall';
 
@@ -48,4 +51,23 @@ export function problems(
   const rows = JSON.parse(text) as readonly SvampRow[];
   const chosen = rows.filter((_, index) => isTest(index) === (split === 'test'));
   return arrayDataset(chosen.map(problemOf), `SVAMP ${split}`);
+}
+
+const SHORT_STEPS = 2;
+
+/** The problems of GSM8K's test file whose solutions take one or two calculations. */
+export function shortProblems(file: string): Dataset<Problem> {
+  const rows = readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line.trim() !== '')
+    .map((line) => JSON.parse(line) as { readonly question: string; readonly answer: string });
+  const problems = rows.flatMap(({ question, answer: solution }) => {
+    const calculations = [...solution.matchAll(/<<(.+?)=.*?>>/g)].map(([, expression]) => expression!);
+    const answer = /#### (-?[\d.,]+)/.exec(solution)?.[1];
+    if (answer === undefined) throw new Error(`${file}: no "#### number" in ${JSON.stringify(solution)}`);
+    if (calculations.length === 0 || calculations.length > SHORT_STEPS) return [];
+    const expression = calculations.at(-1)!;
+    return [{ question: question.trim(), expression, answer: Number(answer.replaceAll(',', '')) }];
+  });
+  return arrayDataset(problems, 'GSM8K, one and two steps');
 }
