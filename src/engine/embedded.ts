@@ -1,6 +1,6 @@
 import type { TrainerRole } from '../training/trainer.ts';
 import type { ImageRef } from '../types.ts';
-import type { HeldAs } from './arithmetic.ts';
+import { type HeldAs, heldIn } from './arithmetic.ts';
 import { type EmbeddedServer, openServer } from './server.ts';
 import type { LoraOptions } from './training/lora.ts';
 import { type EmbeddedTrainer, openTrainer } from './training/trainer.ts';
@@ -21,7 +21,7 @@ export interface EmbeddedOptions {
   readonly lora?: Omit<LoraOptions, 'alpha'> & Partial<Pick<LoraOptions, 'alpha'>>;
   /** What the servers get of a trainer with `lora`: its matrices, or the whole weights with them added; default `adapter`. */
   readonly send?: 'weights' | 'adapter';
-  /** How weights are held that are not trained, by servers and by a trainer with `lora`; default `float32`. */
+  /** How weights are held that are not trained, by servers and by a trainer with `lora`; default `float32`, or as the trainer does. */
   readonly weights?: HeldAs;
   /** Computes activations again in the backward: less memory, a third more time. */
   readonly recompute?: boolean;
@@ -44,14 +44,17 @@ export function embedded(options: EmbeddedOptions = {}) {
     name: 'embedded',
     decodesImages: true,
     ...(send === undefined ? {} : { disk: { send } }),
-    open: (model: string, { readImage }: ImageReading = {}): Promise<EmbeddedServer[]> =>
+    open: (
+      model: string,
+      { readImage, arithmetic }: ImageReading & { readonly arithmetic?: string | undefined } = {},
+    ): Promise<EmbeddedServer[]> =>
       Promise.all(
         Array.from({ length: replicas }, () =>
           openServer({
             model,
             ...common,
             readImage,
-            ...(weights === undefined ? {} : { weights }),
+            weights: weights ?? heldIn(arithmetic),
             ...(cacheMegabytes === undefined ? {} : { cacheMegabytes }),
             ...(maxBatch === undefined ? {} : { maxBatch }),
           }),

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ConfigError, EngineError } from '../errors.ts';
 import type { GenerateRequest, GenerateResult, SamplingParams } from '../inference/server.ts';
 import { PLAIN_SAMPLING } from '../lib/plain-sampling.ts';
+import { embedded } from './embedded.ts';
 import { createModel, randomWeight } from './model/create.ts';
 import { FileSet, readModelConfig } from './model/files.ts';
 import { weightElements, weightSpecs } from './model/weights.ts';
@@ -394,6 +395,10 @@ test('weights held in bfloat16 answer as a trainer that holds them so, and not a
   ]);
   expect((await live.info()).arithmetic).toBe(trainer.arithmetic);
   expect((await server.info()).arithmetic).not.toBe(trainer.arithmetic);
+  const { arithmetic } = trainer;
+  const [beside] = await embedded({ threads: 1, log: () => {} }).servers.open(model, { arithmetic });
+  expect((await beside!.info()).arithmetic).toBe(arithmetic);
+  await beside!.close();
   const { ids, logprobs } = await live.generate(request(PROMPT, { maxTokens: 40, temperature: 1 }));
   const row = { ids: Int32Array.of(...PROMPT, ...ids), targets: new Uint8Array(PROMPT.length + ids.length) };
   row.targets.fill(1, PROMPT.length);

@@ -36,6 +36,8 @@ export interface OpenServersOptions {
   readonly logDirectory?: string;
   /** Rank of the adapter that the trainer trains, where only the adapter is sent. */
   readonly loraRank?: number | undefined;
+  /** The trainer's arithmetic, where it says: servers in this process hold weights as it does. */
+  readonly arithmetic?: string | undefined;
   /** Opening waits for servers to be ready until it aborts. */
   readonly signal?: AbortSignal | undefined;
 }

@@ -116,6 +116,7 @@ export async function openParts<T extends object>(
     const servers = await from.open(model, {
       readImage,
       logDirectory: runPaths(options.runDir).servers,
+      arithmetic: policy.arithmetic,
       loraRank: sendsAdapter ? Number((await policy.adapter?.())?.config['r']) : undefined,
       signal,
     });
