@@ -18,8 +18,8 @@ import { installSkyrl, Skyrl } from './tinker/skyrl.ts';
 import { type Aim, atLeast, atMost, conclude, holds } from './verdict.ts';
 
 const flags = readFlags(
-  { stages: 'contracts,steps,sums,run,kill', steps: '20', port: '18710' },
-  { stages: 'steps,sums,run,kill', steps: '14' },
+  { stages: 'contracts,steps,sums,run,kill', steps: '24', port: '18710' },
+  { stages: 'steps,sums,run,kill', steps: '20' },
 );
 const stages = flags.stages.split(',');
 const folder = mkdtempSync(join(tmpdir(), 'rollcall-prove-tinker-'));
@@ -59,7 +59,7 @@ const PASSES = [
 ];
 const STEPS = 3;
 /** An epsilon far above the gradient makes Adam's step as long as the gradient, so that a wrong factor is seen. */
-const ADAM = { learningRate: 4, beta1: 0.9, beta2: 0.99, epsilon: 100, weightDecay: 0.01, clipNorm: 0 };
+const ADAM = { learningRate: 0.1, beta1: 0.9, beta2: 0.99, epsilon: 100, weightDecay: 0.01, clipNorm: 0 };
 
 const scoreOf = async (trainer: Trainer) => {
   const { logprob } = await trainer.score(PASSES.flat(), { temperature: 1, outputs: ['logprob'] });
@@ -107,7 +107,7 @@ async function compareSteps(server: Skyrl, way: string, more: Partial<TinkerOpti
       atMost(
         `${way}: log-probs after them against the embedded engine's`,
         farthest(expected.logprobs, found.logprobs),
-        1e-4,
+        1e-5,
       ),
     );
     const ratios = found.norms.map((norm, at) => Math.abs(norm / expected.norms[at]! - 1));
@@ -115,7 +115,7 @@ async function compareSteps(server: Skyrl, way: string, more: Partial<TinkerOpti
       atMost(
         `${way}: norm of the gradient against the embedded engine's, relative`,
         Math.max(...ratios),
-        1e-4,
+        1e-5,
       ),
     );
     const home = join(folder, `adapter-${place++}`);
