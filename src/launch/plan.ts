@@ -64,9 +64,7 @@ const CONTROL_RESTARTS = 20;
 /** Options of the PyTorch trainer that are about starting it; the rest stay with the control plane. */
 const OF_STARTING = ['python', 'ranks', 'device', 'threads', 'torchrun', 'environment', 'url', 'token'];
 /** Options about servers that the plan has used. */
-const OF_STARTED_SERVERS = [
-  ...['portStart', 'replicas', 'tensorParallel', 'memoryShare', 'program', 'flags', 'logLevel'],
-];
+const OF_STARTED_SERVERS = 'portStart replicas tensorParallel memoryShare program flags logLevel'.split(' ');
 
 export function planRun(run: RunToPlan): Plan {
   const { layout, rollcall, node } = run;

@@ -11,9 +11,11 @@ const around = { environment: { HOME: '/home/x' }, directory: '/', now: new Date
 export const target: FuzzTarget = {
   name: 'yaml',
   seeds: () => [
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: Hydra's own
     'model: m\nsteps: 3\nlimits:\n  turns: 4\n  tokensPerReply: ${oc.env:N,16}\n',
     'a: &a [1, 2]\nb: *a\nc: {d: !!str 1, "e": null}\nf: |\n  text\n  more\n',
     'actor_rollout_ref:\n  model: {path: m}\n  rollout: {n: 5, temperature: 1.0}\ntrainer: {total_epochs: 2}\n',
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: the shell's own
     '#!/bin/bash\nN=${N:-4}\nexport M=$(pwd)/m\npython3 -m verl.trainer.main_ppo \\\n  data.train_batch_size=$((N * 2)) \\\n  trainer.logger="[console]"\n',
     '#!/bin/bash\nfunction f() {\n  echo x\n}\nif [ -z "$X" ]; then Y=1; fi\npython main_ppo.py a.b=\'c d\' +e=1 ~f\n',
   ],
