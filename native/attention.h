@@ -41,15 +41,15 @@ INLINE void score_panel(const float *keys, int64_t headDim, int64_t rows, const 
 
 #if PANEL_PART == PANEL
 static void four_panels(int64_t depth, const float *q, const float *const *keys, float *to) {
-  wide_tile(1, 4, PANEL_VECTORS, depth, q, 0, keys, PANEL, to, 0, 1);
+  wide_tile(1, 4, PANEL_VECTORS, 0, depth, q, 0, keys, PANEL, to, 0, 1);
 }
 static void two_panels_2(int64_t depth, const float *q, int64_t qStep, const float *const *keys, float *to,
                          int64_t toStep) {
-  wide_tile(2, 2, PANEL_VECTORS, depth, q, qStep, keys, PANEL, to, toStep, 1);
+  wide_tile(2, 2, PANEL_VECTORS, 0, depth, q, qStep, keys, PANEL, to, toStep, 1);
 }
 static void two_panels_3(int64_t depth, const float *q, int64_t qStep, const float *const *keys, float *to,
                          int64_t toStep) {
-  wide_tile(3, 2, PANEL_VECTORS, depth, q, qStep, keys, PANEL, to, toStep, 1);
+  wide_tile(3, 2, PANEL_VECTORS, 0, depth, q, qStep, keys, PANEL, to, toStep, 1);
 }
 #endif
 

@@ -158,11 +158,11 @@ static void decode_scores(const CacheJob *job, const CacheTile *part, AttentionT
         for (int64_t panel = 0; panel < panels; panel++)
           score_panel(keys[panel], t->headDim, group, q, t->padded, to + panel * PANEL, t->scoreStride);
       else if (group == 1)
-        wide_tile(1, ONE_ROW_PANELS, PANEL_LANES, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
+        wide_tile(1, ONE_ROW_PANELS, PANEL_LANES, 0, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
       else if (group == 2)
-        wide_tile(2, FEW_ROWS_PANELS, PANEL_LANES, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
+        wide_tile(2, FEW_ROWS_PANELS, PANEL_LANES, 0, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
       else
-        wide_tile(3, FEW_ROWS_PANELS, PANEL_LANES, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
+        wide_tile(3, FEW_ROWS_PANELS, PANEL_LANES, 0, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
       for (int64_t panel = 0; panel < panels; panel++) keys[panel] += job->blockTokens * job->padded;
     }
     position += panels * PANEL;

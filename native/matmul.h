@@ -1,5 +1,6 @@
 // Matrix products on packed weights. A panel holds TILE_WIDTH output columns: [depth][TILE_WIDTH], zero-padded.
-// In bfloat16 a panel is the same with half the bytes; a block of it is widened in the thread's scratch before use.
+// In bfloat16 a panel is the same with half the bytes; a block of it is widened in the thread's scratch before use, or
+// as it is loaded where rows are few.
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
@@ -29,8 +30,10 @@ INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *
 }
 
 // The same for few rows over several panels at once: enough independent chains to hide the latency of one.
-INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, int64_t depth, const float *a,
-                      int64_t rowStep, const float *const *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
+// HALF: panels hold bfloat16, which is widened as it is loaded, since each number is used only once or a few times.
+INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, const int HALF, int64_t depth,
+                      const float *a, int64_t rowStep, const float *const *b, int64_t bStep, float *c, int64_t cStep,
+                      int fresh) {
   vec sum[MOST_ROWS][MOST_VECTORS];
   const float *panel[MOST_PANELS];
   UNROLL for (int v = 0; v < PANELS; v++) panel[v] = b[v];
@@ -42,7 +45,9 @@ INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, int64
     vec factor[MOST_ROWS];
     UNROLL for (int i = 0; i < ROWS; i++) factor[i] = splat(a[i * rowStep + p]);
     UNROLL for (int v = 0; v < PANELS * VECTORS; v++) {
-      vec row = load(panel[v / VECTORS] + p * bStep + (v % VECTORS) * LANES);
+      const float *from = panel[v / VECTORS];
+      int64_t at = p * bStep + (v % VECTORS) * LANES;
+      vec row = HALF ? load_widened((const uint16_t *)from + at) : load(from + at);
       UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i] * row;
     }
   }
@@ -73,7 +78,7 @@ INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, int64
 #define PANEL_PART (PANEL_VECTORS * LANES)
 
 typedef void (*TileFunction)(int64_t, const float *, int64_t, const float *, int64_t, float *, int64_t, int);
-typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const *, int64_t, float *, int64_t, int);
+typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const *, float *, int64_t, int);
 
 // by_row_N: a is row-major (depthStep 1). by_column_N: a is depth-major (rowStep 1, `step` is the depth's).
 #define DEFINE_TILES(N)                                                                                               \
@@ -100,18 +105,19 @@ EACH_ROW_COUNT(DEFINE_PANEL_TILES)
 #endif
 
 #define WIDE_PANELS 4
-static void wide_1(int64_t depth, const float *a, int64_t step, const float *const *b, int64_t bStep, float *c,
-                   int64_t cStep, int fresh) {
-  wide_tile(1, 4, TILE_VECTORS, depth, a, step, b, bStep, c, cStep, fresh);
-}
-static void wide_2(int64_t depth, const float *a, int64_t step, const float *const *b, int64_t bStep, float *c,
-                   int64_t cStep, int fresh) {
-  wide_tile(2, 2, TILE_VECTORS, depth, a, step, b, bStep, c, cStep, fresh);
-}
-static void wide_3(int64_t depth, const float *a, int64_t step, const float *const *b, int64_t bStep, float *c,
-                   int64_t cStep, int fresh) {
-  wide_tile(3, 2, TILE_VECTORS, depth, a, step, b, bStep, c, cStep, fresh);
-}
+#define DEFINE_WIDE(ROWS, PANELS)                                                                                     \
+  static void wide_##ROWS(int64_t depth, const float *a, int64_t step, const float *const *b, float *c,               \
+                          int64_t cStep, int fresh) {                                                                 \
+    wide_tile(ROWS, PANELS, TILE_VECTORS, 0, depth, a, step, b, TILE_WIDTH, c, cStep, fresh);                         \
+  }                                                                                                                   \
+  static void half_wide_##ROWS(int64_t depth, const float *a, int64_t step, const float *const *b, float *c,          \
+                               int64_t cStep, int fresh) {                                                            \
+    wide_tile(ROWS, PANELS, TILE_VECTORS, 1, depth, a, step, b, TILE_WIDTH, c, cStep, fresh);                         \
+  }
+DEFINE_WIDE(1, 4)
+DEFINE_WIDE(2, 2)
+DEFINE_WIDE(3, 2)
+static const WideFunction wideTiles[2][4] = {{0, wide_1, wide_2, wide_3}, {0, half_wide_1, half_wide_2, half_wide_3}};
 
 #define ENTRY_BY_ROW(N) by_row_##N,
 #define ENTRY_BY_COLUMN(N) by_column_##N,
@@ -235,8 +241,7 @@ INLINE const float *panel_block(const MatmulJob *job, int64_t panel, int64_t beg
   int64_t at = (panel * job->k + begin) * TILE_WIDTH;
   if (!job->half) return (const float *)job->packed + at;
   const uint16_t *from = (const uint16_t *)job->packed + at;
-  uint32_t *to = (uint32_t *)room;
-  for (int64_t i = 0; i < depth * TILE_WIDTH; i++) to[i] = (uint32_t)from[i] << 16;
+  for (int64_t i = 0; i < depth * TILE_WIDTH; i += LANES) store(room + i, load_widened(from + i));
   return room;
 }
 
@@ -263,19 +268,17 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
         for (int64_t j = column; j < columnEnd; j++) y[j] = job->bias[j];
     }
   const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
-  // Widened panels of few rows are used once: a shorter block stays in the first-level cache.
-  const int64_t block = job->half && wide > 1 ? DEPTH_BLOCK / 4 : DEPTH_BLOCK;
   int64_t begin = 0;
   do {
-    int64_t depth = least(block, k - begin);
+    int64_t depth = least(DEPTH_BLOCK, k - begin);
     for (int64_t panel = first; panel < last;) {
       if (wide > 1 && (panel + wide) * TILE_WIDTH <= n && panel + wide <= last) {
         const float *several[WIDE_PANELS];
+        const int64_t bytes = job->half ? 2 : 4;
         for (int64_t i = 0; i < wide; i++)
-          several[i] = panel_block(job, panel + i, begin, depth, room + i * block * TILE_WIDTH);
-        WideFunction function = rows == 1 ? wide_1 : rows == 2 ? wide_2 : wide_3;
-        function(depth, job->x + row * job->xStride + begin, job->xStride, several, TILE_WIDTH,
-                 job->y + row * job->yStride + panel * TILE_WIDTH, job->yStride, fresh);
+          several[i] = (const void *)((const uint8_t *)job->packed + bytes * ((panel + i) * k + begin) * TILE_WIDTH);
+        wideTiles[job->half][rows](depth, job->x + row * job->xStride + begin, job->xStride, several,
+                                   job->y + row * job->yStride + panel * TILE_WIDTH, job->yStride, fresh);
         panel += wide;
         continue;
       }
@@ -294,7 +297,7 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
       panel++;
     }
     fresh = 0;
-    begin += block;
+    begin += DEPTH_BLOCK;
   } while (begin < k);
 }
 

@@ -44,6 +44,12 @@ typedef float vec_unaligned __attribute__((vector_size(LANES * 4), aligned(4), m
 
 INLINE vec load(const float *from) { return *(const vec_unaligned *)from; }
 INLINE void store(float *to, vec value) { *(vec_unaligned *)to = value; }
+// The same of bfloat16 numbers, which are the upper halves of floats.
+typedef uint16_t halves __attribute__((vector_size(LANES * 2), aligned(2), may_alias));
+typedef uint32_t words __attribute__((vector_size(LANES * 4), may_alias));
+INLINE vec load_widened(const uint16_t *from) {
+  return (vec)(__builtin_convertvector(*(const halves *)from, words) << 16);
+}
 INLINE vec splat(float value) { return value - (vec){0}; }
 
 // Short vectors: lanes at and past `count` read as `other`, and are not written.
