@@ -159,7 +159,9 @@ function disconnect(count: number): void {
       // it has ended
     }
   }
-  for (const words of [...names.map((name) => `netns del ${name}`), `link del ${BRIDGE}`]) {
+  // Links first: the kernel takes a namespace down some time after its last process has ended.
+  const links = [...names.map((_, node) => `link del rc-ray${node}`), `link del ${BRIDGE}`];
+  for (const words of [...links, ...names.map((name) => `netns del ${name}`)]) {
     try {
       ip(words);
     } catch {
