@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import { train } from 'rollcall';
 import { mlflow, tensorboard, wandb } from 'rollcall/trackers';
 import { beforeAll, expect, test } from 'vitest';
@@ -91,7 +92,9 @@ test('TensorBoard, MLflow and W&B get the images of the first trajectory: its ta
 
 test('rollcall show --images tells where each image stands and where its file is, or draws it', async () => {
   const { stdout } = await command('show', run, '--images');
-  const lines = stdout.split('\n').filter((line) => line.startsWith('image '));
+  const lines = stripVTControlCharacters(stdout)
+    .split('\n')
+    .filter((line) => line.startsWith('image '));
   expect(lines.map((line) => line.trimEnd())).toEqual([
     `image 1: message 0, user, 60×30, 2 tokens  ${join(run, 'blobs', HASHES[0]!)}`,
     `image 2: message 2, tool zoom, 30×30, 1 tokens  ${join(run, 'blobs', HASHES[1]!)}`,
