@@ -18,6 +18,8 @@ typedef struct {
 typedef struct {
   int64_t headDim, padded, scoreStride;
   int64_t rows, length; // queries of the tile; positions of the longest
+  int64_t window;       // a row sees its last `window` positions; 0: all
+  float cap;            // scores are cap·tanh(score / cap); 0: as they are
   int64_t panels, runs;
   float *q; // [rows][padded], scaled
   KeyPanel *panel;
@@ -134,10 +136,23 @@ static void values_wide_3(const AttentionTile *t, int64_t row, int64_t at) {
   value_tile(3, 2 * PANEL_VECTORS, t, row, at);
 }
 
+/* Positions before the window of a row that sees up to `visible`. */
+INLINE int64_t hidden_by(int64_t window, int64_t visible) { return window ? most(0, visible - window) : 0; }
+
+/* The first position that a tile needs: what its first row does not see is left out, by whole panels of keys, so that
+   a position keeps its lane. */
+INLINE int64_t first_position(int64_t window, int64_t firstVisible, int64_t step) {
+  return hidden_by(window, firstVisible) / step * step;
+}
+
 static void softmax_row(AttentionTile *t, int64_t i) {
   float *scores = t->scores + i * t->scoreStride;
-  const int64_t visible = t->visible[i];
+  const int64_t visible = t->visible[i], hidden = hidden_by(t->window, visible);
   const vec none = splat(-__builtin_inff());
+  if (t->cap)
+    for (int64_t at = 0; at < visible; at += LANES) store(scores + at, soft_cap(load(scores + at), t->cap));
+  for (int64_t at = 0; at < hidden; at += LANES)
+    store(scores + at, choose(first_lanes(hidden - at), none, load(scores + at)));
   vec highest = none, other = none; // a tile's rows are padded: reading past one is reading padding
   int64_t whole = visible / LANES * LANES, at = 0;
   for (; at + 2 * LANES <= whole; at += 2 * LANES) {
@@ -234,7 +249,8 @@ typedef struct {
   Context *context;
   int64_t tokens, heads, kvHeads, headDim, rows, qStride, kStride, vStride;
   int64_t group, padded, panels, longest, tileTokens, tileBytes;
-  float scale;
+  int64_t window;
+  float scale, cap;
   int full; // a row's tokens see all of their row
   const float *q, *k, *v, *out, *dout, *logsumexp;
   float *outWritten, *logsumexpWritten, *dq, *dk, *dv;
@@ -263,6 +279,9 @@ static void take_rows(Call *call, RowsJob *job, const int32_t **lists) {
   job->scale = take_float(call);
   for (int i = 0; i < 4; i++) lists[i] = take_ints(call, job->rows);
   job->full = take_flag(call);
+  job->window = take_size(call);
+  if (job->full && job->window) fail(call, call->next - 1, BAD_SIZE);
+  job->cap = (float)take_number(call, 0, 3.4e38);
 }
 
 /* Copies row `r`, or reports what is wrong with it. */
@@ -338,21 +357,27 @@ static void attention_chunk(void *data, int64_t chunk, int thread) {
   AttentionTile t;
   lay_out(&t, job->tile + thread * job->tileBytes, job->tileTokens * group, job->headDim, job->longest,
           divide_up(job->longest, PANEL) + 4, 2);
+  // Positions of the tile count from `base`: so many of the prefix and of the row itself are left out.
+  int64_t base = first_position(job->window, row.prefixLength + first + 1, PANEL);
+  int64_t prefixBase = least(base, row.prefixLength), ownBase = base - prefixBase;
   t.rows = tokens * group;
-  t.length = row.prefixLength + own;
+  t.length = row.prefixLength + own - base;
+  t.window = job->window;
+  t.cap = job->cap;
   for (int64_t token = 0; token < tokens; token++)
     for (int64_t h = 0; h < group; h++) {
       copy_scaled(t.q + (token * group + h) * t.padded,
                   job->q + (row.start + first + token) * job->qStride + (head * group + h) * job->headDim,
                   job->headDim, t.padded, job->scale);
-      t.visible[token * group + h] = (int32_t)(row.prefixLength + (job->full ? own : first + token + 1));
+      t.visible[token * group + h] = (int32_t)(row.prefixLength + (job->full ? own : first + token + 1) - base);
     }
   const float *panels = job->keyPanels + head * job->panels * PANEL * job->headDim;
-  t.panels = add_panels(&t, 0, panels, row.prefixStart, row.prefixLength, 0);
-  t.panels = add_panels(&t, t.panels, panels, row.start, own, row.prefixLength);
+  const int64_t prefix = row.prefixLength - prefixBase;
+  t.panels = add_panels(&t, 0, panels, row.prefixStart + prefixBase, prefix, 0);
+  t.panels = add_panels(&t, t.panels, panels, row.start + ownBase, own - ownBase, prefix);
   const float *values = job->valueRows + head * job->panels * PANEL * job->padded;
-  t.run[0] = (ValueRun){values + row.prefixStart * job->padded, row.prefixLength};
-  t.run[1] = (ValueRun){values + row.start * job->padded, own};
+  t.run[0] = (ValueRun){values + (row.prefixStart + prefixBase) * job->padded, prefix};
+  t.run[1] = (ValueRun){values + (row.start + ownBase) * job->padded, own - ownBase};
   t.runs = 2;
   attend(&t);
   for (int64_t token = 0; token < tokens; token++)
@@ -422,7 +447,8 @@ static int32_t op_attention(Call *call) {
 // ---- Backward ----
 // Rows joined by a shared prefix form a component. A chunk is one component and one K/V head: it alone adds to
 // the gradients of those keys and values, in the order of the rows. With P = exp(S − logsumexp) computed again:
-// dV += Pᵀ·dO, dS = P ∘ (dO·Vᵀ − Σ dO∘O), dQ = scale·dS·K, dK += scale·dSᵀ·Q.
+// dV += Pᵀ·dO, dS = P ∘ (dO·Vᵀ − Σ dO∘O), dQ = scale·dS·K, dK += scale·dSᵀ·Q. Capped scores c·tanh(S / c) have the
+// slope 1 − tanh² besides.
 
 enum { BACKWARD_ROWS = 64, KEY_BLOCK = 256, BLOCK_STRIDE = KEY_BLOCK + PANEL };
 
@@ -469,9 +495,11 @@ static void add_transposed(const float *from, const float *b, int64_t rows, int6
   }
 }
 
-/* The queries of a tile against tokens [start, end) of one K/V head; row i sees the first visible(i) of them. */
+/* The queries of a tile against tokens [start, end) of one K/V head. Row 0 sees the first `firstVisible` of them but for
+   the first `firstHidden`, and every token further one more of each. */
 static void backward_block(RowsJob *job, BackwardTile *t, int64_t head, int64_t rows, int64_t start, int64_t end,
-                           int64_t firstVisible) {
+                           int64_t firstVisible, int64_t firstHidden) {
+  if (firstHidden >= end - start) return;
   const int64_t headDim = job->headDim, padded = job->padded, group = job->group;
   const int64_t firstPanel = start / PANEL, panels = divide_up(end, PANEL) - firstPanel, skip = start % PANEL;
   for (int64_t p = 0; p < panels; p++) {
@@ -484,14 +512,20 @@ static void backward_block(RowsJob *job, BackwardTile *t, int64_t head, int64_t 
   }
   for (int64_t i = 0; i < rows; i++) {
     int64_t visible = skip + least(end - start, most(0, firstVisible + i / group));
+    int64_t hidden = skip + (job->window ? least(end - start, most(0, firstHidden + i / group)) : 0);
     float *weights = t->weights + i * BLOCK_STRIDE, *slopes = t->slopes + i * BLOCK_STRIDE;
     int64_t j = 0;
     for (; j < visible; j += LANES) {
-      vec weight = exponential(load(weights + j) - t->logsumexp[i]);
-      veci seen = first_lanes(visible - j) & ~first_lanes(skip - j);
+      vec score = load(weights + j), slope = load(slopes + j) - t->delta[i];
+      if (job->cap) {
+        score = soft_cap(score, job->cap);
+        slope *= soft_cap_slope(score, job->cap);
+      }
+      vec weight = exponential(score - t->logsumexp[i]);
+      veci seen = first_lanes(visible - j) & ~first_lanes(hidden - j);
       weight = choose(seen, weight, (vec){0});
       store(weights + j, weight);
-      store(slopes + j, choose(seen, weight * (load(slopes + j) - t->delta[i]), (vec){0}));
+      store(slopes + j, choose(seen, weight * slope, (vec){0}));
     }
     for (; j < panels * PANEL; j += LANES) {
       store(weights + j, (vec){0});
@@ -533,13 +567,16 @@ static void backward_row(RowsJob *job, BackwardTile *t, Row row, int64_t head) {
     // Blocks end at multiples of PANEL, so that a panel is scored once.
     int64_t prefixEnd = row.prefixStart + row.prefixLength;
     int64_t ownEnd = row.start + (job->full ? row.length : first + tokens);
+    // Positions that the window hides from the first query, the prefix's counted; negative: none yet.
+    int64_t hidden = job->window ? row.prefixLength + first + 1 - job->window : 0;
     for (int64_t start = row.prefixStart, end; row.prefixLength && start < prefixEnd; start = end) {
       end = least(prefixEnd, start / PANEL * PANEL + KEY_BLOCK);
-      backward_block(job, t, head, rows, start, end, end - start);
+      backward_block(job, t, head, rows, start, end, end - start, hidden - (start - row.prefixStart));
     }
     for (int64_t start = row.start, end; start < ownEnd; start = end) {
       end = least(ownEnd, start / PANEL * PANEL + KEY_BLOCK);
-      backward_block(job, t, head, rows, start, end, job->full ? end - start : row.start + first + 1 - start);
+      backward_block(job, t, head, rows, start, end, job->full ? end - start : row.start + first + 1 - start,
+                     hidden - row.prefixLength - (start - row.start));
     }
     for (int64_t i = 0; i < rows; i++) {
       int64_t token = row.start + first + i / group, h = head * group + i % group;

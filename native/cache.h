@@ -4,13 +4,15 @@
 typedef struct {
   int64_t first, count, sequence, position; // tokens first.. of the call are positions position.. of the sequence
   int64_t head, heads;                      // K/V heads of the tile: one where it has several tokens
+  int64_t base;                             // blocks before this position are outside of the window
 } CacheTile;
 
 typedef struct {
   Context *context;
   int64_t blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens;
   int64_t heads, group, padded, blockFloats, kStride, vStride, qStride, longest, tileTokens, tileRows, tileBytes, tiles;
-  float scale;
+  int64_t window; // a token sees so many positions, its own the last; 0: all
+  float scale, cap;
   float *keys, *values, *out;
   const float *k, *v, *q;
   const int32_t *table, *sequences, *positions;
@@ -95,9 +97,10 @@ static int32_t op_cacheWrite(Call *call) {
   return 0;
 }
 
-/* The place of a block's keys and values for K/V head 0, of the block that holds `position` of the tile's sequence. */
+/* The place of a block's keys and values for K/V head 0, of the block that holds `position` of the tile. */
 INLINE int64_t block_at(const CacheJob *job, const CacheTile *part, int64_t position) {
-  int64_t block = job->table[part->sequence * job->blocksPerSequence + position / job->blockTokens];
+  int64_t index = (part->base + position) / job->blockTokens;
+  int64_t block = job->table[part->sequence * job->blocksPerSequence + index];
   if (block < 0 || block >= job->blocks) block = 0; // overwritten by this very call
   return block * job->blockFloats;
 }
@@ -105,13 +108,15 @@ INLINE int64_t block_at(const CacheJob *job, const CacheTile *part, int64_t posi
 static void take_queries(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
   const int64_t rows = part->heads * job->group;
   t->rows = part->count * rows;
-  t->length = part->position + part->count;
+  t->length = part->position + part->count - part->base;
+  t->window = job->window;
+  t->cap = job->cap;
   for (int64_t token = 0; token < part->count; token++)
     for (int64_t h = 0; h < rows; h++) {
       copy_scaled(t->q + (token * rows + h) * t->padded,
                   job->q + (part->first + token) * job->qStride + (part->head * job->group + h) * job->headDim,
                   job->headDim, t->padded, job->scale);
-      t->visible[token * rows + h] = (int32_t)(part->position + token + 1);
+      t->visible[token * rows + h] = (int32_t)(part->position + token + 1 - part->base);
     }
 }
 static void give_outputs(const CacheJob *job, const CacheTile *part, const AttentionTile *t) {
@@ -239,6 +244,8 @@ static int32_t op_cacheAttention(Call *call) {
   if (job.heads && (!job.kvHeads || job.heads % job.kvHeads)) fail(call, call->next - 1, BAD_SIZE);
   job.qStride = take_stride(call, times(job.heads, job.headDim));
   job.scale = take_float(call);
+  job.window = take_size(call);
+  job.cap = (float)take_number(call, 0, 3.4e38);
   job.q = take_floats(call, span(job.tokens, job.qStride, times(job.heads, job.headDim)));
   job.out = take_floats(call, times(job.tokens, times(job.heads, job.headDim)));
   if (call->error || !job.heads || !job.headDim || !job.tokens) return call->error;
@@ -253,7 +260,7 @@ static int32_t op_cacheAttention(Call *call) {
   if (!base) return WORKSPACE;
   place_cache(&job, base);
   for (int64_t i = 0; i < job.tokens;) {
-    CacheTile part = {i, 1, job.sequences[i], job.positions[i], 0, 1};
+    CacheTile part = {i, 1, job.sequences[i], job.positions[i], 0, 1, 0};
     for (i++; i < job.tokens && part.count < job.tileTokens; i++, part.count++)
       if (job.sequences[i] != part.sequence || job.positions[i] != part.position + part.count) break;
     for (int64_t b = 0; b <= (part.position + part.count - 1) / job.blockTokens; b++) {
@@ -263,7 +270,8 @@ static int32_t op_cacheAttention(Call *call) {
         return call->error;
       }
     }
-    if (part.count == 1) part.heads = heads_together(&job, part.position + 1);
+    part.base = first_position(job.window, part.position + 1, job.blockTokens);
+    if (part.count == 1) part.heads = heads_together(&job, part.position + 1 - part.base);
     for (; part.head < job.kvHeads; part.head += part.heads) {
       part.heads = least(part.heads, job.kvHeads - part.head);
       job.tile[job.tiles++] = part;

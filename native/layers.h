@@ -68,7 +68,7 @@ typedef struct {
   const float *x, *weight, *residual, *dy;
   float *sum, *out, *inverse, *dx, *partial;
   int64_t rows, width, heads, stride, outStride, dxStride, step;
-  float epsilon;
+  float epsilon, offset; // the weight is offset + weight
   int accumulate;
 } NormJob;
 
@@ -97,9 +97,10 @@ static void norm_chunk(void *data, int64_t chunk, int thread) {
     float inverse = 1.0f / __builtin_sqrtf(sum_lanes(squares) / (float)width + job->epsilon);
     if (job->inverse) job->inverse[i] = inverse;
     float *out = job->out + row * job->outStride + i % job->heads * width;
-    for (int64_t j = 0; j < width; j += LANES)
-      store_some(out + j, load_some(x + j, width - j, 0) * inverse * load_some(job->weight + j, width - j, 0),
-                 width - j);
+    for (int64_t j = 0; j < width; j += LANES) {
+      vec weight = job->offset + load_some(job->weight + j, width - j, 0);
+      store_some(out + j, load_some(x + j, width - j, 0) * inverse * weight, width - j);
+    }
   }
 }
 
@@ -112,6 +113,7 @@ static int32_t op_rmsNorm(Call *call) {
   job.stride = take_stride(call, wide);
   job.outStride = take_stride(call, wide);
   job.epsilon = (float)take_number(call, 0, 3.4e38);
+  job.offset = take_float(call);
   int64_t count = job.heads ? span(job.rows, job.stride, wide) : 0;
   job.x = take_floats(call, count);
   job.weight = take_floats(call, job.width);
@@ -143,13 +145,13 @@ static void norm_backward_chunk(void *data, int64_t chunk, int thread) {
     for (int64_t j = 0; j < width; j += LANES) {
       int64_t left = width - j;
       vec value = load_some(x + j, left, 0), slope = load_some(dy + j, left, 0);
-      dots += value * (slope * load_some(job->weight + j, left, 0));
+      dots += value * (slope * (job->offset + load_some(job->weight + j, left, 0)));
       if (partial) store_some(partial + j, load_some(partial + j, left, 0) + slope * (value * inverse), left);
     }
     float factor = sum_lanes(dots) / (float)width * inverse * inverse * inverse;
     for (int64_t j = 0; j < width; j += LANES) {
       int64_t left = width - j;
-      vec slope = load_some(dy + j, left, 0) * load_some(job->weight + j, left, 0);
+      vec slope = load_some(dy + j, left, 0) * (job->offset + load_some(job->weight + j, left, 0));
       vec value = slope * inverse - load_some(x + j, left, 0) * factor;
       if (job->accumulate) value += load_some(dx + j, left, 0);
       store_some(dx + j, value, left);
@@ -167,6 +169,7 @@ static int32_t op_rmsNormBackward(Call *call) {
   job.outStride = take_stride(call, wide);
   job.dxStride = take_stride(call, wide);
   job.accumulate = take_flag(call);
+  job.offset = take_float(call);
   int64_t vectors = times(job.rows, job.heads);
   job.x = take_floats(call, job.heads ? span(job.rows, job.stride, wide) : 0);
   job.weight = take_floats(call, job.width);
@@ -241,70 +244,76 @@ static int32_t op_rope(Call *call) {
   return 0;
 }
 
+// Gated layers: gate·σ(turn(gate))·up. SiLU has turn(x) = x; GELU by tanh, x·(1 + tanh(u)) / 2 with
+// u = √(2/π)·(x + 0.044715·x³), is x·σ(2u).
 typedef struct {
   const float *gate, *up, *dout;
   float *out, *dgate, *dup;
   int64_t rows, width, stride, step;
-} SiluJob;
+} GateJob;
 
+enum { SILU, GELU };
 INLINE vec sigmoid(vec x) { return 1.0f / (1.0f + exponential(-maximum(splat(-88.0f), x))); }
+INLINE vec turn(const int kind, vec x) {
+  if (kind == SILU) return x;
+  return x * (1.5957691216f + 0.0713548162726f * (x * x));
+}
+/* x·turn'(x) */
+INLINE vec turn_slope(const int kind, vec x) {
+  if (kind == SILU) return x;
+  return x * (1.5957691216f + 0.214064448818f * (x * x));
+}
 
-static void silu_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
-  SiluJob *job = data;
+INLINE void gate_rows(const int kind, GateJob *job, int64_t chunk) {
   for (int64_t i = chunk * job->step; i < least(job->rows, (chunk + 1) * job->step); i++)
     for (int64_t j = 0; j < job->width; j += LANES) {
       int64_t left = job->width - j;
       vec gate = load_some(job->gate + i * job->stride + j, left, 0);
       vec up = load_some(job->up + i * job->stride + j, left, 0);
-      store_some(job->out + i * job->width + j, gate * sigmoid(gate) * up, left);
+      store_some(job->out + i * job->width + j, gate * sigmoid(turn(kind, gate)) * up, left);
     }
 }
-
-static void silu_backward_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
-  SiluJob *job = data;
+INLINE void gate_backward_rows(const int kind, GateJob *job, int64_t chunk) {
   for (int64_t i = chunk * job->step; i < least(job->rows, (chunk + 1) * job->step); i++)
     for (int64_t j = 0; j < job->width; j += LANES) {
       int64_t left = job->width - j, at = i * job->stride + j;
       vec gate = load_some(job->gate + at, left, 0), up = load_some(job->up + at, left, 0);
-      vec slope = load_some(job->dout + i * job->width + j, left, 0), s = sigmoid(gate);
-      vec dgate = slope * up * (s * (1.0f + gate * (1.0f - s))), dup = slope * (gate * s);
+      vec slope = load_some(job->dout + i * job->width + j, left, 0), s = sigmoid(turn(kind, gate));
+      vec dgate = slope * up * (s * (1.0f + turn_slope(kind, gate) * (1.0f - s))), dup = slope * (gate * s);
       store_some(job->dgate + at, dgate, left);
       store_some(job->dup + at, dup, left);
     }
 }
+#define GATE_CHUNKS(NAME, KIND)                                                                                       \
+  static void NAME##_chunk(void *job, int64_t chunk, int thread) { (void)thread, gate_rows(KIND, job, chunk); }       \
+  static void NAME##_backward_chunk(void *job, int64_t chunk, int thread) {                                           \
+    (void)thread, gate_backward_rows(KIND, job, chunk);                                                               \
+  }
+GATE_CHUNKS(silu, SILU)
+GATE_CHUNKS(gelu_gate, GELU)
 
-static int32_t op_siluMultiply(Call *call) {
-  SiluJob job = {0};
+static int32_t gate_op(Call *call, int backward, Work work) {
+  GateJob job = {0};
   job.rows = take_size(call);
   job.width = take_size(call);
   job.stride = take_stride(call, job.width);
   int64_t count = span(job.rows, job.stride, job.width);
   job.gate = take_floats(call, count);
   job.up = take_floats(call, count);
-  job.out = take_floats(call, times(job.rows, job.width));
+  if (backward) {
+    job.dout = take_floats(call, times(job.rows, job.width));
+    job.dgate = take_floats(call, count);
+    job.dup = take_floats(call, count);
+  } else job.out = take_floats(call, times(job.rows, job.width));
   if (call->error || !job.width) return call->error;
   job.step = chunk_items(job.width, ELEMENTS / 4);
-  parallel(call->context, divide_up(job.rows, job.step), silu_chunk, &job);
+  parallel(call->context, divide_up(job.rows, job.step), work, &job);
   return 0;
 }
-static int32_t op_siluMultiplyBackward(Call *call) {
-  SiluJob job = {0};
-  job.rows = take_size(call);
-  job.width = take_size(call);
-  job.stride = take_stride(call, job.width);
-  int64_t count = span(job.rows, job.stride, job.width);
-  job.gate = take_floats(call, count);
-  job.up = take_floats(call, count);
-  job.dout = take_floats(call, times(job.rows, job.width));
-  job.dgate = take_floats(call, count);
-  job.dup = take_floats(call, count);
-  if (call->error || !job.width) return call->error;
-  job.step = chunk_items(job.width, ELEMENTS / 4);
-  parallel(call->context, divide_up(job.rows, job.step), silu_backward_chunk, &job);
-  return 0;
-}
+static int32_t op_siluMultiply(Call *call) { return gate_op(call, 0, silu_chunk); }
+static int32_t op_siluMultiplyBackward(Call *call) { return gate_op(call, 1, silu_backward_chunk); }
+static int32_t op_geluMultiply(Call *call) { return gate_op(call, 0, gelu_gate_chunk); }
+static int32_t op_geluMultiplyBackward(Call *call) { return gate_op(call, 1, gelu_gate_backward_chunk); }
 
 // GELU by the error function: x·Φ(x), Φ(x) = (1 + erf(x/√2)) / 2. The error function is Abramowitz and Stegun's 7.1.26,
 // right to 1.5e-7.
@@ -385,6 +394,8 @@ ELEMENTWISE(axpy_chunk, b + a * job->alpha)
 ELEMENTWISE(scale_chunk, a *job->alpha)
 ELEMENTWISE(fill_chunk, splat(job->alpha))
 ELEMENTWISE(copy_chunk, a)
+ELEMENTWISE(soft_cap_chunk, soft_cap(a, job->alpha))
+ELEMENTWISE(soft_cap_backward_chunk, b *soft_cap_slope(a, job->alpha))
 
 static int32_t elementwise(Call *call, ElementJob *job, Work work) {
   if (call->error) return call->error;
@@ -435,4 +446,19 @@ static int32_t op_copy(Call *call) {
   job.a = job.b = take_floats(call, job.count);
   job.out = take_floats(call, job.count);
   return elementwise(call, &job, copy_chunk);
+}
+static int32_t op_softCap(Call *call) {
+  ElementJob job = {0};
+  job.count = take_size(call);
+  job.alpha = (float)take_number(call, 1e-30, 3.4e38);
+  job.a = job.b = job.out = take_floats(call, job.count);
+  return elementwise(call, &job, soft_cap_chunk);
+}
+static int32_t op_softCapBackward(Call *call) {
+  ElementJob job = {0};
+  job.count = take_size(call);
+  job.alpha = (float)take_number(call, 1e-30, 3.4e38);
+  job.a = take_floats(call, job.count);
+  job.b = job.out = take_floats(call, job.count);
+  return elementwise(call, &job, soft_cap_backward_chunk);
 }

@@ -136,6 +136,22 @@ INLINE vec exponential(vec x) {
   return (vec)(~vanishes & (veci)(p * (vec)exponent));
 }
 
+// tanh to about 2 ulp: Cephes' polynomial near 0, elsewhere by e^2x.
+INLINE vec hyperbolic_tangent(vec x) {
+  vec size = maximum(x, -x), square = x * x;
+  vec far = 1.0f - 2.0f / (exponential(2.0f * -maximum(splat(-40.0f), -size)) + 1.0f);
+  vec p = splat(-5.70498872745e-3f);
+  p = p * square + 2.06390887954e-2f;
+  p = p * square - 5.37397155531e-2f;
+  p = p * square + 1.33314422036e-1f;
+  p = p * square - 3.33332819422e-1f;
+  return choose(size < 0.625f, p * (square * x) + x, choose(x < 0, -far, far));
+}
+
+// Soft caps of Gemma 2: y = cap·tanh(x / cap), and dy/dx = 1 − (y / cap)².
+INLINE vec soft_cap(vec x, float cap) { return cap * hyperbolic_tangent(x / cap); }
+INLINE vec soft_cap_slope(vec y, float cap) { return 1.0f - (y / cap) * (y / cap); }
+
 INLINE vec square_root(vec x) {
   vec root;
   UNROLL for (int lane = 0; lane < LANES; lane++) root[lane] = __builtin_sqrtf(x[lane]);

@@ -15,11 +15,13 @@ interface Shape {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly full?: boolean;
+  readonly window?: number;
+  readonly cap?: number;
 }
 
-/** Attention as its formula says, in double: softmax(q·k / √headDim)·v over the visible tokens. */
+/** Attention as its formula says, in double: softmax(q·k / √headDim, soft-capped)·v over the visible tokens. */
 function reference(shape: Shape, rows: readonly PackedRow[], q: number[], k: number[], v: number[]) {
-  const { tokens, heads, kvHeads, headDim, full } = shape;
+  const { tokens, heads, kvHeads, headDim, full, window = 0, cap = 0 } = shape;
   const out = Array.from({ length: tokens * heads * headDim }, () => 0);
   const logsumexp = Array.from({ length: tokens * heads }, () => 0);
   for (const row of rows) {
@@ -27,7 +29,7 @@ function reference(shape: Shape, rows: readonly PackedRow[], q: number[], k: num
       const visible = [
         ...Array.from({ length: row.prefixLength }, (_, j) => row.prefixStart + j),
         ...Array.from({ length: full ? row.length : i + 1 }, (_, j) => row.start + j),
-      ];
+      ].slice(-window);
       for (let h = 0; h < heads; h++) {
         const kv = Math.floor(h / (heads / kvHeads));
         const at = (row.start + i) * heads + h;
@@ -36,7 +38,8 @@ function reference(shape: Shape, rows: readonly PackedRow[], q: number[], k: num
           for (let d = 0; d < headDim; d++) {
             sum += q[at * headDim + d]! * k[(token * kvHeads + kv) * headDim + d]!;
           }
-          return sum / Math.sqrt(headDim);
+          const score = sum / Math.sqrt(headDim);
+          return cap ? cap * Math.tanh(score / cap) : score;
         });
         const most = Math.max(...scores);
         const total = scores.reduce((sum, score) => sum + Math.exp(score - most), 0);
@@ -70,6 +73,8 @@ const layouts = fc
     }
     return { rows, tokens: at };
   });
+/** Who sees what: all before, all, or the last few; with and without a soft cap on the scores. */
+const sights = fc.constantFrom({}, { full: true }, { window: 1 }, { window: 7, cap: 3 }, { cap: 0.8 });
 const headShapes = fc.constantFrom([1, 1, 2], [2, 1, 6], [4, 2, 16], [3, 3, 20], [8, 2, 32], [6, 2, 10]);
 
 await onEveryBuild((kernels, tensors) => {
@@ -98,10 +103,10 @@ await onEveryBuild((kernels, tensors) => {
     return { ...call, out, logsumexp };
   }
 
-  test('attention over packed rows with shared prefixes, causal or full, equals its formula', () => {
+  test('attention over packed rows with shared prefixes, causal, full or in a window, equals its formula', () => {
     fc.assert(
-      fc.property(layouts, headShapes, fc.boolean(), ({ rows, tokens }, [heads, kvHeads, headDim], full) => {
-        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim!, full };
+      fc.property(layouts, headShapes, sights, ({ rows, tokens }, [heads, kvHeads, headDim], sight) => {
+        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim!, ...sight };
         const q = randomFloats(tokens * heads! * headDim!, 1, 3);
         const [k, v] = [
           randomFloats(tokens * kvHeads! * headDim!, 2, 3),
@@ -113,7 +118,7 @@ await onEveryBuild((kernels, tensors) => {
         expectClose(tensors.read(logsumexp, expected.logsumexp.length), expected.logsumexp);
         tensors.free();
       }),
-      { numRuns: 60, seed: 1 },
+      { numRuns: 100, seed: 1 },
     );
   });
 
@@ -126,9 +131,11 @@ await onEveryBuild((kernels, tensors) => {
     ];
     const q = randomFloats(700 * 32, 4, 2);
     const [k, v] = [randomFloats(700 * 16, 5, 2), randomFloats(700 * 16, 6)];
-    const expected = reference(shape, rows, q, k, v);
-    expectClose(tensors.read(forward(shape, rows, q, k, v).out, 700 * 32), expected.out);
-    tensors.free();
+    for (const sight of [{}, { window: 33 }, { window: 150, cap: 2 }]) {
+      const expected = reference({ ...shape, ...sight }, rows, q, k, v);
+      expectClose(tensors.read(forward({ ...shape, ...sight }, rows, q, k, v).out, 700 * 32), expected.out);
+      tensors.free();
+    }
   });
 
   test('its backward is the gradient by q, k and v, summed over the rows that share a prefix', () => {
@@ -144,6 +151,13 @@ await onEveryBuild((kernels, tensors) => {
           { start: 10, length: 4, prefixStart: 1, prefixLength: 6 },
           { start: 14, length: 0, prefixStart: 1, prefixLength: 6 },
           { start: 15, length: 5, prefixStart: 1, prefixLength: 9 },
+        ],
+      ],
+      [
+        { tokens: 21, heads: 2, kvHeads: 1, headDim: 4, window: 5, cap: 1.5 },
+        [
+          { start: 1, length: 9, prefixStart: 0, prefixLength: 0 },
+          { start: 10, length: 11, prefixStart: 1, prefixLength: 6 },
         ],
       ],
       [
@@ -185,10 +199,10 @@ await onEveryBuild((kernels, tensors) => {
       })),
     }));
     fc.assert(
-      fc.property(fc.oneof(layouts, bigger), headShapes, fc.boolean(), (layout, sizes, full) => {
+      fc.property(fc.oneof(layouts, bigger), headShapes, sights, (layout, sizes, sight) => {
         const { rows, tokens } = layout;
         const [heads, kvHeads, headDim] = sizes;
-        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim!, full };
+        const shape = { tokens, heads: heads!, kvHeads: kvHeads!, headDim: headDim!, ...sight };
         if (tokens * heads! * headDim! > 10_000) return;
         const q = randomFloats(tokens * heads! * headDim!, 11, 2);
         const [k, v] = [
@@ -219,7 +233,7 @@ await onEveryBuild((kernels, tensors) => {
         }
         tensors.free();
       }),
-      { numRuns: 12, seed: 2 },
+      { numRuns: 20, seed: 2 },
     );
   });
 
@@ -281,22 +295,26 @@ await onEveryBuild((kernels, tensors) => {
       };
       kernels.cacheWrite({ ...step, k: tensors.floats(k), v: tensors.floats(v) });
       const out = tensors.blank(q.length);
-      kernels.cacheAttention({ ...step, q: tensors.floats(q), out, heads: shape.heads });
+      const { heads, window, cap } = shape;
+      kernels.cacheAttention({ ...step, q: tensors.floats(q), out, heads, window, cap });
       return out;
     };
   }
 
   test('decode, prefill, chunked prefill and training give the same bits', () => {
-    for (const [heads, kvHeads, headDim, blockTokens] of [
-      [4, 2, 24, 16],
-      [3, 3, 32, 32],
-      [8, 1, 10, 48],
-      [2, 2, 128, 16],
-      [6, 2, 40, 16],
-      [16, 4, 64, 32],
+    for (const [heads, kvHeads, headDim, blockTokens, window, cap] of [
+      [4, 2, 24, 16, 0, 0],
+      [3, 3, 32, 32, 0, 0],
+      [8, 1, 10, 48, 0, 0],
+      [2, 2, 128, 16, 0, 0],
+      [6, 2, 40, 16, 0, 0],
+      [16, 4, 64, 32, 0, 0],
+      [4, 2, 24, 16, 20, 0],
+      [3, 3, 32, 32, 7, 2],
+      [16, 4, 64, 16, 33, 5],
     ] as const) {
       const length = 83;
-      const shape = { heads, kvHeads, headDim };
+      const shape = { heads, kvHeads, headDim, window, cap };
       const [wide, narrow] = [heads * headDim, kvHeads * headDim];
       const q = randomFloats(length * wide, 21, 2);
       const [k, v] = [randomFloats(length * narrow, 22, 2), randomFloats(length * narrow, 23)];

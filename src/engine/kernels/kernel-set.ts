@@ -152,12 +152,12 @@ export class KernelSet implements Kernels {
   }
   rmsNorm(a: Args<'rmsNorm'>) {
     const outStride = a.outStride ?? a.stride;
-    const shape = [a.rows, a.width, a.heads ?? 1, a.stride, outStride, a.epsilon] as const;
+    const shape = [a.rows, a.width, a.heads ?? 1, a.stride, outStride, a.epsilon, a.offset] as const;
     this.#call('rmsNorm', ...shape, a.x, a.weight, a.out, a.inverse, a.residual, a.sum);
   }
   rmsNormBackward(a: Args<'rmsNormBackward'>) {
     const strides = [a.stride, a.dyStride ?? a.stride, a.dxStride ?? a.stride] as const;
-    const shape = [a.rows, a.width, a.heads ?? 1, ...strides, flag(a.accumulate)] as const;
+    const shape = [a.rows, a.width, a.heads ?? 1, ...strides, flag(a.accumulate), a.offset] as const;
     this.#call('rmsNormBackward', ...shape, a.x, a.weight, a.inverse, a.dy, a.dx, a.dweight);
   }
   rope(a: Args<'rope'>) {
@@ -170,11 +170,23 @@ export class KernelSet implements Kernels {
   siluMultiplyBackward(a: Args<'siluMultiplyBackward'>) {
     this.#call('siluMultiplyBackward', a.rows, a.width, a.stride, a.gate, a.up, a.dout, a.dgate, a.dup);
   }
+  geluMultiply(a: Args<'geluMultiply'>) {
+    this.#call('geluMultiply', a.rows, a.width, a.stride, a.gate, a.up, a.out);
+  }
+  geluMultiplyBackward(a: Args<'geluMultiplyBackward'>) {
+    this.#call('geluMultiplyBackward', a.rows, a.width, a.stride, a.gate, a.up, a.dout, a.dgate, a.dup);
+  }
   gelu(a: Args<'gelu'>) {
     this.#call('gelu', a.count, a.x, a.out);
   }
   geluBackward(a: Args<'geluBackward'>) {
     this.#call('geluBackward', a.count, a.x, a.dout, a.dx);
+  }
+  softCap(a: Args<'softCap'>) {
+    this.#call('softCap', a.count, a.cap, a.x);
+  }
+  softCapBackward(a: Args<'softCapBackward'>) {
+    this.#call('softCapBackward', a.count, a.cap, a.y, a.dy);
   }
   add(a: Args<'add'>) {
     this.#call('add', a.count, a.a, a.b, a.out);
@@ -218,11 +230,11 @@ export class KernelSet implements Kernels {
   cacheAttention(a: Args<'cacheAttention'>) {
     const scale = a.scale ?? 1 / Math.sqrt(a.headDim || 1);
     const { blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens } = a;
-    const { keys, values, blockTable, sequences, positions, heads, qStride, q, out } = a;
+    const { keys, values, blockTable, sequences, positions, heads, qStride, window, cap, q, out } = a;
     // biome-ignore format: one line an idea
     this.#call(
       'cacheAttention', blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens,
-      keys, values, blockTable, sequences, positions, heads, qStride, scale, q, out,
+      keys, values, blockTable, sequences, positions, heads, qStride, scale, window, cap, q, out,
     );
   }
 
@@ -269,5 +281,6 @@ export class KernelSet implements Kernels {
 function rowsOf(a: AttentionShape) {
   const scale = a.scale ?? 1 / Math.sqrt(a.headDim || 1);
   const shape = [a.tokens, a.heads, a.kvHeads, a.headDim, a.rows, a.qStride, a.kStride, a.vStride] as const;
-  return [...shape, scale, a.rowStart, a.rowLength, a.prefixStart, a.prefixLength, a.full ? 1 : 0] as const;
+  const rows = [a.rowStart, a.rowLength, a.prefixStart, a.prefixLength] as const;
+  return [...shape, scale, ...rows, flag(a.full), a.window, a.cap] as const;
 }

@@ -123,7 +123,7 @@ export interface LayerOps {
     source: Pointer;
   }): void;
   /**
-   * out = x / rms(x) · weight over rows of `width`. With `residual`, x is first x + residual, and that sum is
+   * out = x / rms(x) · (offset + weight) over rows of `width`, `offset` 0 unless given. With `residual`, x is first x + residual, and that sum is
    * written to `sum` (which may be x or residual itself). `inverse` [rows × heads], if given, receives 1/rms for
    * the backward. For Qwen3's q/k norm: `heads` normed vectors of `width` per row, one after another, with `stride`
    * from row to row. out may be x. `outStride` defaults to `stride`, which defaults to heads·width; residual and
@@ -136,6 +136,7 @@ export interface LayerOps {
     rows: number;
     width: number;
     epsilon: number;
+    offset?: number | undefined;
     inverse?: Optional;
     residual?: Optional;
     sum?: Optional;
@@ -157,6 +158,7 @@ export interface LayerOps {
     rows: number;
     width: number;
     accumulate?: boolean;
+    offset?: number | undefined;
     heads?: number;
     stride?: number;
     dyStride?: number;
@@ -199,10 +201,17 @@ export interface LayerOps {
     width: number;
     stride?: number;
   }): void;
+  /** As `siluMultiply`, with GELU by its tanh formula in the place of SiLU. */
+  geluMultiply(args: Parameters<LayerOps['siluMultiply']>[0]): void;
+  geluMultiplyBackward(args: Parameters<LayerOps['siluMultiplyBackward']>[0]): void;
   /** out = x·Φ(x), the GELU of the error function. out may be x. */
   gelu(args: { x: Pointer; out: Pointer; count: number }): void;
   /** dx from dout and the forward's x; dx may be dout. */
   geluBackward(args: { x: Pointer; dout: Pointer; dx: Pointer; count: number }): void;
+  /** x = cap·tanh(x / cap) */
+  softCap(args: { x: Pointer; cap: number; count: number }): void;
+  /** dy, by the capped y, becomes the gradient by what was capped. */
+  softCapBackward(args: { y: Pointer; dy: Pointer; cap: number; count: number }): void;
   /** out = a + b; any may be the same. */
   add(args: { a: Pointer; b: Pointer; out: Pointer; count: number }): void;
   /** out = a · b elementwise. */
@@ -237,8 +246,12 @@ export interface AttentionShape {
   prefixLength: Pointer;
   /** Not causal: every token of a row sees all of its row. */
   full?: boolean;
+  /** A query sees so many positions, its own the last; 0 or absent: all. */
+  window?: number | undefined;
+  /** Scores become cap·tanh(score / cap); 0 or absent: they stay. */
+  cap?: number | undefined;
   /** Default 1 / √headDim. */
-  scale?: number;
+  scale?: number | undefined;
   qStride?: number;
   kStride?: number;
   vStride?: number;
@@ -299,7 +312,7 @@ export interface CacheOps {
   /** Stores k and v [tokens, kvHeads·headDim] of new tokens (keys already rotated) in their slots. */
   cacheWrite(args: CacheCall & { k: Pointer; v: Pointer; kStride?: number; vStride?: number }): void;
   /**
-   * out[i] = attention of q[i] over positions 0..positions[i] of its sequence, read from the cache (write first).
+   * out[i] = attention of q[i] over positions 0..positions[i] of its sequence (the last `window` of them), read from the cache (write first).
    * Decode and prefill mix freely; consecutive tokens at consecutive positions of one sequence share the reading.
    */
   cacheAttention(
@@ -307,7 +320,9 @@ export interface CacheOps {
       q: Pointer;
       out: Pointer;
       heads: number;
-      scale?: number;
+      scale?: number | undefined;
+      window?: number | undefined;
+      cap?: number | undefined;
       qStride?: number;
     },
   ): void;

@@ -4,6 +4,7 @@ import { dot, expectClose, numericalGradient, onEveryBuild, randomFloats } from 
 
 const size = fc.integer({ min: 0, max: 37 });
 const silu = (x: number) => x / (1 + Math.exp(-x));
+const geluByTanh = (x: number) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3)));
 
 function norm(x: readonly number[], weight: readonly number[], epsilon: number): number[] {
   const width = weight.length;
@@ -236,6 +237,66 @@ await onEveryBuild((kernels, tensors) => {
       );
     expectClose(tensors.read(dgate, 6), numericalGradient(loss, gate), 1e-5);
     expectClose(tensors.read(dup, 6), numericalGradient(loss, up), 1e-5);
+    tensors.free();
+  });
+
+  test('geluMultiply and its gradient', () => {
+    for (const [width, spread] of [
+      [3, 1],
+      [21, 3],
+      [40, 12],
+    ] as const) {
+      const count = 2 * width;
+      const [gate, up] = [randomFloats(count, 30, spread), randomFloats(count, 31)];
+      const dout = randomFloats(count, 32);
+      const [out, dgate, dup] = [tensors.blank(count), tensors.blank(count), tensors.blank(count)];
+      const call = { gate: tensors.floats(gate), up: tensors.floats(up), rows: 2, width };
+      kernels.geluMultiply({ ...call, out });
+      kernels.geluMultiplyBackward({ ...call, dout: tensors.floats(dout), dgate, dup });
+      const value = () => gate.map((x, at) => geluByTanh(x) * up[at]!);
+      expectClose(tensors.read(out, count), value());
+      const loss = () => dot(value(), dout);
+      expectClose(tensors.read(dgate, count), numericalGradient(loss, gate), 1e-5);
+      expectClose(tensors.read(dup, count), numericalGradient(loss, up), 1e-5);
+      tensors.free();
+    }
+  });
+
+  test('softCap and its gradient, near 0 and far from it', () => {
+    for (const spread of [0.01, 5, 100, 1e6]) {
+      const [x, dy] = [randomFloats(61, 33, spread), randomFloats(61, 34)];
+      const [y, dx] = [tensors.floats(x), tensors.floats(dy)];
+      kernels.softCap({ x: y, cap: 30, count: 61 });
+      const capped = x.map((value) => 30 * Math.tanh(value / 30));
+      expectClose(tensors.read(y, 61), capped, 3e-7);
+      kernels.softCapBackward({ y, dy: dx, cap: 30, count: 61 });
+      const slopes = x.map((value, at) => dy[at]! / Math.cosh(value / 30) ** 2);
+      expectClose(tensors.read(dx, 61), slopes, 1e-6);
+      tensors.free();
+    }
+  });
+
+  test('a norm whose weight counts from 1 is one with 1 added to its weight', () => {
+    const [width, rows] = [21, 3];
+    const [x, weight] = [randomFloats(rows * width, 35), randomFloats(width, 36)];
+    const dy = randomFloats(rows * width, 37);
+    const run = (given: number[], offset: number) => {
+      const [out, dx] = [tensors.blank(rows * width), tensors.blank(rows * width)];
+      const [inverse, dweight] = [tensors.blank(rows), tensors.floats(given.map(() => 0))];
+      const call = { x: tensors.floats(x), weight: tensors.floats(given), rows, width, offset };
+      kernels.rmsNorm({ ...call, out, epsilon: 1e-6, inverse });
+      kernels.rmsNormBackward({ ...call, inverse, dy: tensors.floats(dy), dx, dweight });
+      const result = [out, dx].map((at) => tensors.read(at, rows * width));
+      return [...result, tensors.read(dweight, width)];
+    };
+    const [from1, plain] = [
+      run(weight, 1),
+      run(
+        weight.map((value) => value + 1),
+        0,
+      ),
+    ];
+    for (const [index, values] of from1.entries()) expectClose(values, plain[index]!, 1e-6);
     tensors.free();
   });
 

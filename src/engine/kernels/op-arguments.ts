@@ -4,7 +4,7 @@ import { DETAILS } from './backend.ts';
 const CACHE =
   'blocks blockTokens kvHeads headDim sequenceCount blocksPerSequence tokens keys values blockTable sequences positions';
 const ROWS =
-  'tokens heads kvHeads headDim rows qStride kStride vStride scale rowStart rowLength prefixStart prefixLength full';
+  'tokens heads kvHeads headDim rows qStride kStride vStride scale rowStart rowLength prefixStart prefixLength full window cap';
 
 /** The arguments of every op in the order in which C takes them. */
 const NAMES = {
@@ -15,13 +15,18 @@ const NAMES = {
   biasGradient: 'm n dyStride dy db',
   gather: 'rows width count table ids out',
   scatterAdd: 'rows width count table ids source',
-  rmsNorm: 'rows width heads stride outStride epsilon x weight out inverse residual sum',
-  rmsNormBackward: 'rows width heads stride dyStride dxStride accumulate x weight inverse dy dx dweight',
+  rmsNorm: 'rows width heads stride outStride epsilon offset x weight out inverse residual sum',
+  rmsNormBackward:
+    'rows width heads stride dyStride dxStride accumulate offset x weight inverse dy dx dweight',
   rope: 'rows heads headDim stride tableRows inverse x positions cos sin',
   siluMultiply: 'rows width stride gate up out',
   siluMultiplyBackward: 'rows width stride gate up dout dgate dup',
+  geluMultiply: 'rows width stride gate up out',
+  geluMultiplyBackward: 'rows width stride gate up dout dgate dup',
   gelu: 'count x out',
   geluBackward: 'count x dout dx',
+  softCap: 'count cap x',
+  softCapBackward: 'count cap y dy',
   add: 'count a b out',
   multiply: 'count a b out',
   axpy: 'count alpha x y',
@@ -32,7 +37,7 @@ const NAMES = {
   attentionBackward: `${ROWS} q k v out logsumexp dout dq dk dv`,
   cacheBytes: 'blocks blockTokens kvHeads headDim',
   cacheWrite: `${CACHE} kStride vStride k v`,
-  cacheAttention: `${CACHE} heads qStride scale q out`,
+  cacheAttention: `${CACHE} heads qStride scale window cap q out`,
   lossForward: 'rows vocabulary temperature logits targets logprob logsumexp entropy sumSquares',
   lossBackward:
     'rows vocabulary temperature logits targets logsumexp entropy sumSquares dLogprob dEntropy dSumSquares',

@@ -43,10 +43,11 @@ const isSize =
 function plausible(name: string): number {
   if (isSize.test(name)) return random.pick([0, 1, 2, 3, 4, 6, 8, 16, 17, 30]);
   if (name === 'blockTokens') return random.pick([16, 32]);
+  if (name === 'window') return random.pick([0, 0, 1, 5, 40]);
   if (/Stride$|^stride$/.test(name)) return random.pick([0, 0, 40, 600]);
   if (/^(accumulate|transposed|half|format|full)$/.test(name)) return random.integer(2);
   if (
-    /^(temperature|scale|alpha|value|learningRate|beta|epsilon|weightDecay|correction|gradientScale)/.test(
+    /^(temperature|scale|alpha|cap|offset$|value|learningRate|beta|epsilon|weightDecay|correction|gradientScale)/.test(
       name,
     )
   ) {
