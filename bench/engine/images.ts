@@ -144,7 +144,7 @@ async function benchTraining(options: ImagesBench, model: string, look: LookRows
   return figuresOf('trainImages', ours, theirs, peak);
 }
 
-/** Tokens a second of replies to prompts with an image each; no image was seen before. */
+/** Tokens a second of replies to prompts with an image each, from the images' files on; no image was seen before. */
 async function benchGeneration(options: ImagesBench, model: string, look: LookRows) {
   const { torch, threads, rounds } = options;
   const server = await openServer({ ...engineOptions(options, model, look), cacheMegabytes: 256 });

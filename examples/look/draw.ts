@@ -65,17 +65,22 @@ function paint(scene: Scene, box: Box): Uint8ClampedArray {
     number,
   ];
   const rgb = new Uint8ClampedArray(3 * side * side);
+  const seed = scene.seed | 0;
   const noise = (x: number, y: number) =>
-    ((Math.imul(x * 73 + y * 179 + scene.seed, 0x9e3779b1) >>> 27) - 16) / 2;
-  for (let y = 0, at = 0; y < side; y++)
+    ((Math.imul((x * 73 + y * 179 + seed) | 0, 0x9e3779b1) >>> 27) - 16) / 2;
+  // Each box of the table has its tint: what is seen of it says where on it one is.
+  const tint = (at: number) => scene.shade * (50 + 100 * Math.floor(at / PAINTED));
+  const reds = Float64Array.from({ length: side }, (_, x) => tint(left + x));
+  const green = scene.shade * 230;
+  for (let y = 0, at = 0; y < side; y++) {
+    const blue = tint(top + y);
     for (let x = 0; x < side; x++, at += 3) {
-      // Each box of the table has its tint: what is seen of it says where on it one is.
-      const [atX, atY] = [left + x, top + y];
-      const grain = noise(atX, atY);
-      rgb[at] = scene.shade * (50 + 100 * Math.floor(atX / PAINTED)) + grain;
-      rgb[at + 1] = scene.shade * 230 + grain;
-      rgb[at + 2] = scene.shade * (50 + 100 * Math.floor(atY / PAINTED)) + grain;
+      const grain = noise(left + x, top + y);
+      rgb[at] = reds[x]! + grain;
+      rgb[at + 1] = green + grain;
+      rgb[at + 2] = blue + grain;
     }
+  }
   for (const card of scene.cards) {
     const [cardX, cardY] = cornerOf(card);
     const colour = COLOURS[card.colour];

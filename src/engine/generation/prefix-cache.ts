@@ -214,6 +214,8 @@ export class PrefixCache {
     if (most <= 0) return { child, shared };
     for (const candidate of node.children.get(ids[from]!) ?? []) {
       const end = Math.min(most, candidate.length);
+      // Hundreds may share a beginning that is shorter than a block: most are told apart by the id behind it.
+      if (end <= shared || candidate.ids[shared] !== ids[from + shared]) continue;
       let same = 1;
       while (same < end && candidate.ids[same] === ids[from + same]) same++;
       if (same > shared) {
@@ -229,12 +231,7 @@ export class PrefixCache {
     const node = path.nodes[index]!;
     const twin = node
       .parent!.children.get(node.ids[0]!)!
-      .find(
-        (other) =>
-          other !== node &&
-          other.length === this.blockTokens &&
-          other.ids.every((id, at) => id === node.ids[at]),
-      );
+      .find((other) => other !== node && other.length === this.blockTokens && hasSameIds(other, node));
     if (!twin) return;
     this.#pin(twin);
     path.nodes[index] = twin;
@@ -314,6 +311,12 @@ function createNode(block: number, parent: Node | undefined, blockTokens: number
     older: undefined,
     newer: undefined,
   };
+}
+
+/** From the end: siblings begin alike. */
+function hasSameIds(a: Node, b: Node): boolean {
+  for (let at = a.ids.length - 1; at >= 0; at--) if (a.ids[at] !== b.ids[at]) return false;
+  return true;
 }
 
 function linkChild(node: Node): void {

@@ -80,7 +80,7 @@ export class VisionEncoder {
     checkpoint: () => void,
   ): { readonly states: Activation; readonly tokenAt: readonly Int32Array[] } {
     const vision = this.#vision;
-    const layouts = images.map(({ grid }) => layOutPatches(grid, vision));
+    const layouts = this.#layOut(images);
     const around = this.#surroundings(tape, layouts);
     let states = tape.linear(this.#place(tape, images, layouts), this.#patches);
     for (const [layer, block] of this.#blocks.entries()) {
@@ -136,8 +136,18 @@ export class VisionEncoder {
     return placed;
   }
 
+  /** Images of one size share their layout. */
+  #layOut(images: readonly PatchedImage[]): PatchLayout[] {
+    const bySize = new Map<string, PatchLayout>();
+    return images.map(({ grid }) => {
+      const size = `${grid.width} ${grid.height}`;
+      const layout = bySize.get(size) ?? layOutPatches(grid, this.#vision);
+      bySize.set(size, layout);
+      return layout;
+    });
+  }
+
   #surroundings(tape: Tape, layouts: readonly PatchLayout[]): Surroundings {
-    const count = layouts.reduce((sum, { patches }) => sum + patches, 0);
     const ints = (values: ArrayLike<number>) => {
       const at = tape.take(Math.max(1, values.length));
       this.#kernels.i32(at, values.length).set(values);
@@ -160,16 +170,25 @@ export class VisionEncoder {
       };
     };
     return {
-      rope: this.#rope(tape, layouts, count),
-      positions: ints(Int32Array.from({ length: count }, (_, index) => index)),
+      ...this.#rope(tape, layouts, ints),
       whole: rowsOf(layouts.map(({ patches }) => patches)),
       windows: rowsOf(layouts.flatMap(({ windows }) => windows)),
     };
   }
 
-  /** One row a patch: the first half of its pairs turns by the patch's row, the second by its column. */
-  #rope(tape: Tape, layouts: readonly PatchLayout[], count: number): RopeTable {
+  /** One row a patch of each layout: the first half of its pairs turns by the patch's row, the second by its column. */
+  #rope(
+    tape: Tape,
+    layouts: readonly PatchLayout[],
+    ints: (values: ArrayLike<number>) => number,
+  ): Pick<Surroundings, 'rope' | 'positions'> {
     const half = this.#vision.hidden / this.#vision.heads / 2;
+    const firsts = new Map<PatchLayout, number>();
+    let count = 0;
+    for (const layout of new Set(layouts)) {
+      firsts.set(layout, count);
+      count += layout.patches;
+    }
     const [cos, sin] = [tape.take(count * half), tape.take(count * half)];
     const [cosines, sines] = [this.#kernels.f32(cos, count * half), this.#kernels.f32(sin, count * half)];
     const frequencies = Float64Array.from(
@@ -177,7 +196,7 @@ export class VisionEncoder {
       (_, pair) => ROPE_BASE ** (-pair / (half / 2)),
     );
     let at = 0;
-    for (const { patches, rows, columns } of layouts)
+    for (const { patches, rows, columns } of firsts.keys())
       for (let place = 0; place < patches; place++)
         for (let pair = 0; pair < half; pair++, at++) {
           const along = pair < half / 2 ? rows[place]! : columns[place]!;
@@ -185,6 +204,9 @@ export class VisionEncoder {
           cosines[at] = Math.cos(angle);
           sines[at] = Math.sin(angle);
         }
-    return { cos, sin, rows: count };
+    const positions = layouts.flatMap((layout) =>
+      Array.from({ length: layout.patches }, (_, place) => firsts.get(layout)! + place),
+    );
+    return { rope: { cos, sin, rows: count }, positions: ints(positions) };
   }
 }

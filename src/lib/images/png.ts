@@ -51,6 +51,7 @@ export function decodePng(bytes: Uint8Array): Pixels {
     0,
   );
   const raw = inflate(data, wanted);
+  const isPlain = colour === 2 && depth === 8 && !interlaced;
   const rgb = new Uint8Array(width * height * 3);
   let at = 0;
   for (const [index, [x0, y0, dx, dy]] of passes.entries()) {
@@ -60,6 +61,10 @@ export function decodePng(bytes: Uint8Array): Pixels {
     unfilter(raw, at, rows, line, Math.max(1, (samples * depth) / 8));
     for (let row = 0; row < rows; row++) {
       const from = at + row * (1 + line) + 1;
+      if (isPlain) {
+        rgb.set(raw.subarray(from, from + line), row * line);
+        continue;
+      }
       for (let column = 0; column < columns; column++) {
         const to = 3 * ((y0 + row * dy) * width + x0 + column * dx);
         writePixel(raw, from, column, head, palette, rgb, to);
@@ -131,6 +136,7 @@ function unfilter(raw: Uint8Array, start: number, rows: number, line: number, st
     const at = start + row * (1 + line);
     const filter = raw[at]!;
     if (filter > 4) throw new Error(`line ${row} has the filter ${filter}, which does not exist`);
+    if (filter === 0) continue;
     for (let i = 1; i <= line; i++) {
       const left = i > step ? raw[at + i - step]! : 0;
       const up = row > 0 ? raw[at + i - line - 1]! : 0;

@@ -297,8 +297,8 @@ function planes(
 
 /** The number of every byte of every channel. */
 function valuesOf({ rescale, mean, deviation }: Normalisation): Float32Array {
-  return Float32Array.from(
-    { length: 768 },
-    (_, at) => ((at % 256) * rescale - mean[at >> 8]!) / deviation[at >> 8]!,
-  );
+  const numbers = new Float32Array(768);
+  for (let at = 0; at < 768; at++)
+    numbers[at] = ((at % 256) * rescale - mean[at >> 8]!) / deviation[at >> 8]!;
+  return numbers;
 }
