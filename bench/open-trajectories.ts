@@ -125,7 +125,7 @@ async function measure(): Promise<void> {
     0,
   );
   const turns = [...seen.values()].reduce((sum, { length }) => sum + length, 0);
-  const added = addedOf(seen, Object.assign({}, ...(await Promise.all(proxies.map(({ times }) => times())))));
+  const added = addedOf(seen, await Promise.all(proxies.map(({ times }) => times())));
   await front.close();
   conclude(
     [
@@ -146,6 +146,7 @@ async function measure(): Promise<void> {
       trajectoriesPerSecond: round((played.length - failures.length) / seconds),
       tokensPerSecond: round(sampled / seconds),
       mostInFlight: open.mostInFlight,
+      triesThatFailed: front.status().reduce((sum, { failures: some }) => sum + some, 0),
       turnSeconds: quantiles([...seen.values()].flat().map((ms) => ms / 1000)),
       // All first turns are sent at the same moment, so each waits for those before it.
       addedMsFirstTurn: quantiles(added.first),
@@ -157,16 +158,22 @@ async function measure(): Promise<void> {
   );
 }
 
-/** Trajectories with a request that was sent twice are left out: which time belongs to which turn is not known. */
+/** When a request was sent, and how long it took. */
+type Timed = readonly [sentAt: number, milliseconds: number];
+
+/**
+ * A try that the server never answered has no time of its own, and counts as added. Trajectories with more answers than turns
+ * are left out: which time belongs to which turn is not known.
+ */
 function addedOf(
   seen: ReadonlyMap<string, readonly number[]>,
-  times: Readonly<Record<string, readonly number[]>>,
+  byProxy: readonly Readonly<Record<string, readonly Timed[]>>[],
 ): { readonly first: number[]; readonly later: number[] } {
   const added = { first: [] as number[], later: [] as number[] };
   for (const [trajectory, turns] of seen) {
-    const onServer = times[encodeURI(trajectory)] ?? [];
+    const onServer = byProxy.flatMap((times) => times[encodeURI(trajectory)] ?? []).sort(([a], [b]) => a - b);
     if (onServer.length !== turns.length) continue;
-    for (const [at, ms] of turns.entries()) added[at === 0 ? 'first' : 'later'].push(ms - onServer[at]!);
+    for (const [at, ms] of turns.entries()) added[at === 0 ? 'first' : 'later'].push(ms - onServer[at]![1]);
   }
   return added;
 }
@@ -176,7 +183,7 @@ async function startProxy({ hostname, port }: URL) {
   const child = spawn(process.execPath, [script, hostname, port], { stdio: ['ignore', 'pipe', 'inherit'] });
   for await (const text of createInterface(child.stdout)) {
     const url = `http://127.0.0.1:${/\d+/.exec(text)![0]}`;
-    const times = async () => (await (await fetch(`${url}/times`)).json()) as Record<string, number[]>;
+    const times = async () => (await (await fetch(`${url}/times`)).json()) as Record<string, Timed[]>;
     return { url, times, end: () => child.kill() };
   }
   throw new Error('the proxy did not start');

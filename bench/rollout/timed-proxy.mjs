@@ -1,20 +1,25 @@
 /**
  * Passes connections on to a server and notes how long it took for each request: from the last byte of the request to the last
  * byte of the reply. A separate process, so that a client that is late does not look like a slow server. Shares nothing with
- * src/. `timed-proxy.mjs HOST PORT`; `GET /times` answers the milliseconds of each trajectory's requests, in order.
+ * src/. `timed-proxy.mjs HOST PORT`; `GET /times` answers when each trajectory's requests were sent (in ms since 1970) and
+ * how many milliseconds they took, in order. Few connections to the server are opened at once, as Rollcall does without a proxy.
  */
-import { connect, createServer } from 'node:net';
+import { createServer, Socket } from 'node:net';
 
 const [host, port] = process.argv.slice(2);
-/** By trajectory, which clients name in a header. */
+/** By trajectory, which clients name in a header: pairs of numbers. */
 const times = {};
+const OPENING_AT_ONCE = 128;
+let opening = 0;
+/** Starts the next one. */
+const waiting = [];
 const TRAJECTORY = /\r\n(?:x-session-id|x-smg-routing-key): ([^\r]*)/i;
 const LENGTH = /\r\ncontent-length: (\d+)/i;
 /** One for each open connection: notes the reply that came last. */
 const notes = new Set();
 
 const server = createServer({ noDelay: true }, (client) => {
-  const upstream = connect({ host, port: Number(port), noDelay: true });
+  const upstream = new Socket(); // holds what is written until it is open
   let head = '';
   let left = -1; // bytes of the body still to come; -1 before its head is whole
   let trajectory;
@@ -23,7 +28,7 @@ const server = createServer({ noDelay: true }, (client) => {
   const note = () => {
     if (trajectory !== undefined && answeredAt > 0) {
       times[trajectory] ??= [];
-      times[trajectory].push(answeredAt - askedAt);
+      times[trajectory].push([performance.timeOrigin + askedAt, answeredAt - askedAt]);
     }
     trajectory = undefined;
   };
@@ -70,7 +75,27 @@ const server = createServer({ noDelay: true }, (client) => {
     socket.on('close', end);
     socket.on('error', end);
   }
+  waiting.push(() => open(upstream));
+  openNext();
 });
+
+function openNext() {
+  while (opening < OPENING_AT_ONCE && waiting.length > 0) waiting.shift()();
+}
+
+function open(upstream) {
+  if (upstream.destroyed) return;
+  opening++;
+  let isSettled = false;
+  const settled = () => {
+    if (isSettled) return;
+    isSettled = true;
+    opening--;
+    openNext();
+  };
+  upstream.once('connect', settled).once('close', settled);
+  upstream.connect({ host, port: Number(port), noDelay: true });
+}
 
 function answer() {
   for (const note of notes) note();

@@ -32,8 +32,8 @@ afterAll(async () => {
 test('each replica gets its port and its share of the visible GPUs', () => {
   const commands = launchCommands(sglang, OPTIONS, { CUDA_VISIBLE_DEVICES: '4,5,6,7' });
   expect(commands.map(({ url, environment }) => [url, environment])).toEqual([
-    ['http://127.0.0.1:30100', { CUDA_VISIBLE_DEVICES: '4,5' }],
-    ['http://127.0.0.1:30101', { CUDA_VISIBLE_DEVICES: '6,7' }],
+    ['http://127.0.0.1:30100', { CUDA_VISIBLE_DEVICES: '4,5', SGLANG_TIMEOUT_KEEP_ALIVE: '600' }],
+    ['http://127.0.0.1:30101', { CUDA_VISIBLE_DEVICES: '6,7', SGLANG_TIMEOUT_KEEP_ALIVE: '600' }],
   ]);
   expect([commands[1]!.program, ...commands[1]!.arguments].join(' ')).toBe(
     'python3 -m sglang.launch_server --model-path /models/m --host 127.0.0.1 --port 30101 --tp 2 ' +
@@ -52,6 +52,7 @@ test('vLLM is started with the endpoints and the log-probs that a run needs', ()
     CUDA_VISIBLE_DEVICES: '0,1',
     VLLM_SERVER_DEV_MODE: '1',
     VLLM_ALLOW_RUNTIME_LORA_UPDATING: '1',
+    VLLM_HTTP_TIMEOUT_KEEP_ALIVE: '600',
   });
 });
 

@@ -28,7 +28,8 @@ export const sglang: Engine = {
         ...(sleeps ? ['--enable-memory-saver'] : []),
         ...(loraRank === undefined ? [] : loraFlags(loraRank)),
       ],
-      environment: {},
+      // A server that is seconds late takes a connection for idle whose next request it has not read yet.
+      environment: { SGLANG_TIMEOUT_KEEP_ALIVE: '600' },
     }),
   },
 };

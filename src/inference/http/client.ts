@@ -1,7 +1,7 @@
 /** HTTP as servers need it: JSON in and out, a time limit on every call, errors that name the server and the call. */
 import { ConfigError, EngineError } from '../../errors.ts';
 import { keepNamedSecrets, keepSecret } from '../../lib/secrets.ts';
-import type { Outgoing } from './connection.ts';
+import { Connection, type Opening, type Outgoing } from './connection.ts';
 import { Connections } from './connections.ts';
 import { Exchange } from './exchange.ts';
 import { proxyOf } from './proxy.ts';
@@ -66,7 +66,8 @@ export class HttpClient {
       port: port === '' ? (tls ? 443 : 80) : Number(port),
       tls,
     };
-    this.#connections = new Connections(address, options.connectMs ?? 10_000);
+    const connect = (opening: Opening) => new Connection(address, opening);
+    this.#connections = new Connections(connect, options.connectMs ?? 10_000);
   }
 
   /** The reply whatever its status; only a server that cannot be reached throws. */

@@ -11,6 +11,13 @@ export interface Address {
   readonly tls: boolean;
 }
 
+export interface Opening {
+  /** Time limit. */
+  readonly openMs: number;
+  /** Once: it is open, or will never be; `failure` says why, unless it was destroyed here. */
+  onOpened(failure?: Error): void;
+}
+
 /** Who waits for a reply. */
 export interface Receiver {
   readonly onBody: OnBody | undefined;
@@ -31,9 +38,10 @@ export class Connection {
   readonly #socket: Socket;
   readonly #reader = new ReplyReader();
   #receiver: Receiver | undefined;
-  /** Waits until the connection is open. */
-  #unsent: Outgoing | undefined;
+  /** Makes what is sent as soon as the connection is open. */
+  #unsent: (() => Outgoing) | undefined;
   #isOpen = false;
+  readonly #onOpened: Opening['onOpened'];
   /** It has carried a request before. */
   #isOld = false;
   /** Something of the reply has come. */
@@ -41,7 +49,8 @@ export class Connection {
   /** Why it is of no use any more. */
   #broken: Error | undefined;
 
-  constructor({ host, port, tls }: Address, connectMs: number) {
+  constructor({ host, port, tls }: Address, { openMs, onOpened }: Opening) {
+    this.#onOpened = onOpened;
     const options = {
       host,
       port,
@@ -53,15 +62,17 @@ export class Connection {
     this.#socket = tls
       ? connectTls({ ...options, ...(isIP(host) ? {} : { servername: host }) })
       : connectPlain(options);
-    const late = () => this.destroy(new EngineError(`no connection in ${connectMs} ms`));
-    const timer = setTimeout(late, connectMs);
+    const late = () => this.#fail(new EngineError(`no connection in ${openMs} ms`));
+    const timer = setTimeout(late, openMs);
     this.#socket.once(tls ? 'secureConnect' : 'connect', () => {
       clearTimeout(timer);
+      if (this.#broken) return;
       this.#isOpen = true;
       if (this.#unsent) this.#write(this.#unsent);
       this.#unsent = undefined;
+      this.#onOpened();
     });
-    this.#socket.on('error', (error) => this.destroy(error));
+    this.#socket.on('error', (error) => this.#fail(error));
     this.#socket.on('end', () => this.#ended());
     this.#socket.on('close', () => {
       clearTimeout(timer);
@@ -74,13 +85,13 @@ export class Connection {
     return this.#broken === undefined && this.#socket.writableLength === 0;
   }
 
-  /** The one before has been answered. */
-  send(message: Outgoing, receiver: Receiver): void {
+  /** The one before has been answered. What `make` throws is told to the receiver. */
+  send(make: () => Outgoing, receiver: Receiver): void {
     this.#receiver = receiver;
     this.#hasHeard = false;
     this.#socket.ref();
-    if (this.#isOpen) this.#write(message);
-    else this.#unsent = message;
+    if (this.#isOpen) this.#write(make);
+    else this.#unsent = make;
   }
 
   /** No request is on it: it does not keep the process alive. */
@@ -90,6 +101,15 @@ export class Connection {
 
   /** Rejects the reply that is being waited for, with the reason. */
   destroy(why: Error): void {
+    this.#break(why, undefined);
+  }
+
+  /** The server, or the way to it, ended the connection. */
+  #fail(why: Error): void {
+    this.#break(why, why);
+  }
+
+  #break(why: Error, failure: Error | undefined): void {
     if (this.#broken) return;
     this.#broken = why;
     this.#unsent = undefined;
@@ -97,9 +117,18 @@ export class Connection {
     const receiver = this.#receiver;
     this.#receiver = undefined;
     receiver?.failed(why, this.#isOld && !this.#hasHeard);
+    if (!this.#isOpen) this.#onOpened(failure);
   }
 
-  #write({ head, body }: Outgoing): void {
+  #write(make: () => Outgoing): void {
+    let message: Outgoing;
+    try {
+      message = make();
+    } catch (error) {
+      this.destroy(error as Error);
+      return;
+    }
+    const { head, body } = message;
     this.#socket.cork();
     this.#socket.write(head, 'latin1');
     if (body.length > 0) this.#socket.write(body);
@@ -120,7 +149,7 @@ export class Connection {
   #ended(): void {
     if (this.#broken) return;
     this.#answer(this.#reader.end());
-    this.destroy(new EngineError('the server closed the connection'));
+    this.#fail(new EngineError('the server closed the connection'));
   }
 
   #answer(reply: HttpReply | undefined): void {

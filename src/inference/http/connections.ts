@@ -1,55 +1,78 @@
 import { EngineError } from '../../errors.ts';
-import { type Address, Connection } from './connection.ts';
+import type { Connection, Opening } from './connection.ts';
 
 interface Idle {
   readonly connection: Connection;
   readonly until: number;
 }
 
+/** Who wants a connection. */
+export interface Taker {
+  /** Now it has one, to be given back or dropped. It may not be open yet. */
+  connected(connection: Connection): void;
+  /** None could be opened. */
+  failed(why: Error, wasStale: boolean): void;
+}
+
 /**
  * The connections to one server, each with one request at a time, as many as there are requests: the gateway limits how
- * many a server gets. Connections are reused last-in, first-out, so surplus ones go idle and close.
+ * many a server gets. Only some are opened at once: a server that is busy with thousands of new connections refuses or
+ * forgets the next (uvicorn lets 2,048 wait). Who waits gets the first that is opened or free. Connections are reused
+ * last-in, first-out, so surplus ones go idle and close.
  */
 export class Connections {
-  readonly #address: Address;
+  readonly #connect: (opening: Opening) => Connection;
   readonly #connectMs: number;
   readonly #busy = new Set<Connection>();
+  readonly #opening = new Set<Connection>();
+  /** In order of arrival. */
+  readonly #waiting = new Set<Taker>();
   #idle: Idle[] = [];
   #sweeper: NodeJS.Timeout | undefined;
 
-  constructor(address: Address, connectMs: number) {
-    this.#address = address;
+  constructor(connect: (opening: Opening) => Connection, connectMs: number) {
+    this.#connect = connect;
     this.#connectMs = connectMs;
   }
 
-  /** To be given back or dropped. */
-  take(): Connection {
+  take(taker: Taker): void {
     const now = performance.now();
-    let connection: Connection | undefined;
-    while (!connection && this.#idle.length > 0) {
-      const last = this.#idle.pop()!;
-      if (last.connection.isUsable && last.until > now) connection = last.connection;
-      else last.connection.destroy(IDLE);
+    while (this.#idle.length > 0) {
+      const { connection, until } = this.#idle.pop()!;
+      if (connection.isUsable && until > now) {
+        this.#busy.add(connection);
+        taker.connected(connection);
+        return;
+      }
+      connection.destroy(IDLE);
     }
-    if (!connection) return this.open();
-    this.#busy.add(connection);
-    return connection;
+    this.takeNew(taker);
   }
 
-  /** A new one, to be given back or dropped. */
-  open(): Connection {
-    const connection = new Connection(this.#address, this.#connectMs);
-    this.#busy.add(connection);
-    return connection;
+  /** One that no request has used before, or that has just answered one. */
+  takeNew(taker: Taker): void {
+    if (this.#opening.size < OPENING_AT_ONCE) this.#open(taker);
+    else this.#waiting.add(taker);
+  }
+
+  /** It does not want a connection any more. */
+  leave(taker: Taker): void {
+    this.#waiting.delete(taker);
   }
 
   /** Its reply has been read; `idleMs` is how long it may wait for another request. */
   giveBack(connection: Connection, idleMs: number): void {
-    const isKept = this.#busy.delete(connection) && idleMs > 0 && connection.isUsable;
+    const isKept = this.#busy.has(connection) && idleMs > 0 && connection.isUsable;
     if (!isKept) {
-      connection.destroy(IDLE);
+      this.drop(connection, IDLE);
       return;
     }
+    const next = this.#nextWaiting();
+    if (next) {
+      next.connected(connection);
+      return;
+    }
+    this.#busy.delete(connection);
     connection.rest();
     this.#idle.push({ connection, until: performance.now() + idleMs });
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_MS).unref();
@@ -63,10 +86,49 @@ export class Connections {
   close(): void {
     clearInterval(this.#sweeper);
     this.#sweeper = undefined;
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
     const open = [...this.#busy, ...this.#idle.map(({ connection }) => connection)];
     this.#busy.clear();
     this.#idle = [];
     for (const connection of open) connection.destroy(CLOSED);
+    for (const taker of waiting) taker.failed(CLOSED, false);
+  }
+
+  #open(taker: Taker): void {
+    const connection = this.#connect({
+      // Where others are open the server is there, and only slow to accept.
+      openMs: this.#connectMs * (this.#hasOpen() ? PATIENCE : 1),
+      onOpened: (why) => this.#opened(connection, why),
+    });
+    this.#busy.add(connection);
+    this.#opening.add(connection);
+    taker.connected(connection);
+  }
+
+  /** `why` it could not be opened. */
+  #opened(connection: Connection, why: Error | undefined): void {
+    this.#opening.delete(connection);
+    if (why) this.#busy.delete(connection);
+    if (why && !this.#hasOpen()) {
+      // The server is gone: thousands do not find that out one after another.
+      const waiting = [...this.#waiting];
+      this.#waiting.clear();
+      for (const taker of waiting) taker.failed(why, false);
+      return;
+    }
+    const next = this.#nextWaiting();
+    if (next) this.#open(next);
+  }
+
+  #hasOpen(): boolean {
+    return this.#busy.size > this.#opening.size || this.#idle.length > 0;
+  }
+
+  #nextWaiting(): Taker | undefined {
+    const [next] = this.#waiting;
+    if (next) this.#waiting.delete(next);
+    return next;
   }
 
   #sweep(): void {
@@ -80,6 +142,9 @@ export class Connections {
   }
 }
 
+const OPENING_AT_ONCE = 128;
+/** How many times longer a connection may take to open where others are open. */
+const PATIENCE = 6;
 const SWEEP_MS = 1000;
 const IDLE = new EngineError('the connection was idle');
 const CLOSED = new EngineError('the client was closed');

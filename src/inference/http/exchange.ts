@@ -1,17 +1,18 @@
-import { EngineError } from '../../errors.ts';
+import { ConfigError, EngineError } from '../../errors.ts';
 import type { Connection, Outgoing, Receiver } from './connection.ts';
-import type { Connections } from './connections.ts';
+import type { Connections, Taker } from './connections.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
 
 /**
  * One request and its reply. Thousands wait at once, so it is one object and one promise, and does not keep what was sent:
  * `write` makes it again where it must be sent again, on a connection that the server had just closed as idle.
  */
-export class Exchange<R> implements Receiver {
+export class Exchange<R> implements Receiver, Taker {
   readonly reply: Promise<R>;
   readonly onBody: OnBody | undefined;
   readonly #connections: Connections;
-  #connection: Connection;
+  /** Undefined while it waits for one. */
+  #connection: Connection | undefined;
   readonly #write: () => Outgoing;
   readonly #where: string;
   readonly #read: (reply: HttpReply) => R;
@@ -36,8 +37,12 @@ export class Exchange<R> implements Receiver {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    this.#connection = connections.take();
-    this.#connection.send(write(), this);
+    connections.take(this);
+  }
+
+  connected(connection: Connection): void {
+    this.#connection = connection;
+    connection.send(this.#write, this);
   }
 
   /** The reply is not wanted any more: it is rejected with the reason at once, and the server sees its connection close. */
@@ -45,12 +50,13 @@ export class Exchange<R> implements Receiver {
     if (this.#settled) return;
     this.#settled = true;
     this.#reject(reason);
-    this.#connections.drop(this.#connection, CANCELLED);
+    if (this.#connection) this.#connections.drop(this.#connection, CANCELLED);
+    else this.#connections.leave(this);
   }
 
   replied(reply: HttpReply): void {
     this.#settled = true;
-    this.#connections.giveBack(this.#connection, reply.idleMs);
+    this.#connections.giveBack(this.#connection!, reply.idleMs);
     try {
       this.#resolve(this.#read(reply));
     } catch (error) {
@@ -60,14 +66,15 @@ export class Exchange<R> implements Receiver {
 
   failed(cause: Error & { readonly code?: string }, wasStale: boolean): void {
     if (this.#settled) return;
-    this.#connections.drop(this.#connection, cause);
+    if (this.#connection) this.#connections.drop(this.#connection, cause);
+    this.#connection = undefined;
     if (wasStale) {
-      this.#connection = this.#connections.open();
-      this.#connection.send(this.#write(), this);
+      this.#connections.takeNew(this);
       return;
     }
     this.#settled = true;
-    this.#reject(new EngineError(`${this.#where}: ${cause.code ?? cause.message}`, { cause }));
+    if (cause instanceof ConfigError) this.#reject(cause);
+    else this.#reject(new EngineError(`${this.#where}: ${cause.code ?? cause.message}`, { cause }));
   }
 }
 
