@@ -2,10 +2,18 @@
 // rows [blockTokens][padded headDim]. Both kinds of block have the size of the larger.
 
 typedef struct {
-  int64_t first, count, sequence, position; // tokens first.. of the call are positions position.. of the sequence
-  int64_t head, heads;                      // K/V heads of the tile: one where it has several tokens
-  int64_t base;                             // blocks before this position are outside of the window
+  // Of a prompt: tokens first.. of the call, which are positions position.. of the sequence. Of lone tokens, one a
+  // sequence: members first.. of the job, whose sequences have their first `shared` positions in the same blocks.
+  int64_t first, count, sequence, position, shared;
+  int64_t head, heads; // K/V heads of the tile
+  int64_t base;        // blocks before this position are outside of the window; the tile counts from it
+  int lone;
 } CacheTile;
+
+/* A lone token, copied: outputs may overlap the lists. */
+typedef struct {
+  int64_t token, sequence, visible;
+} Member;
 
 typedef struct {
   Context *context;
@@ -17,6 +25,8 @@ typedef struct {
   const float *k, *v, *q;
   const int32_t *table, *sequences, *positions;
   CacheTile *tile;
+  Member *member; // those with a common beginning side by side
+  int64_t members;
   uint8_t *memory;
 } CacheJob;
 
@@ -97,15 +107,14 @@ static int32_t op_cacheWrite(Call *call) {
   return 0;
 }
 
-/* The place of a block's keys and values for K/V head 0, of the block that holds `position` of the tile. */
-INLINE int64_t block_at(const CacheJob *job, const CacheTile *part, int64_t position) {
-  int64_t index = (part->base + position) / job->blockTokens;
-  int64_t block = job->table[part->sequence * job->blocksPerSequence + index];
+/* The place of the block that holds `position` of a sequence, for K/V head 0. */
+INLINE int64_t block_at(const CacheJob *job, int64_t sequence, int64_t position) {
+  int64_t block = job->table[sequence * job->blocksPerSequence + position / job->blockTokens];
   if (block < 0 || block >= job->blocks) block = 0; // overwritten by this very call
   return block * job->blockFloats;
 }
 
-static void take_queries(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
+static void attend_prompt(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
   const int64_t rows = part->heads * job->group;
   t->rows = part->count * rows;
   t->length = part->position + part->count - part->base;
@@ -118,96 +127,22 @@ static void take_queries(const CacheJob *job, const CacheTile *part, AttentionTi
                   job->headDim, t->padded, job->scale);
       t->visible[token * rows + h] = (int32_t)(part->position + token + 1 - part->base);
     }
-}
-static void give_outputs(const CacheJob *job, const CacheTile *part, const AttentionTile *t) {
-  const int64_t rows = part->heads * job->group;
-  for (int64_t token = 0; token < part->count; token++)
-    for (int64_t h = 0; h < rows; h++)
-      copy_out(job->out + ((part->first + token) * job->heads + part->head * job->group + h) * job->headDim,
-               t->out + (token * rows + h) * t->padded, job->headDim);
-}
-
-static void attend_prompt(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
   t->panels = t->runs = 0;
   for (int64_t position = 0; position < t->length; position += job->blockTokens) {
-    int64_t at = block_at(job, part, position) + part->head * job->blockTokens * job->padded;
+    int64_t at = block_at(job, part->sequence, part->base + position) + part->head * job->blockTokens * job->padded;
     int64_t count = least(job->blockTokens, t->length - position);
     for (int64_t slot = 0; slot < count; slot += PANEL)
       t->panel[t->panels++] = (KeyPanel){job->keys + at + slot * job->headDim, position + slot, 0};
     t->run[t->runs++] = (ValueRun){job->values + at, count};
   }
   attend(t);
+  for (int64_t token = 0; token < part->count; token++)
+    for (int64_t h = 0; h < rows; h++)
+      copy_out(job->out + ((part->first + token) * job->heads + part->head * job->group + h) * job->headDim,
+               t->out + (token * rows + h) * t->padded, job->headDim);
 }
 
-// A single token per sequence: memory is what it waits for. Each block is read once from end to end, all heads of it,
-// and a vector of it serves the whole group. The sums are the same chains as `attend`'s.
-
-// Vectors a few rows take at once, so that there are chains enough to hide the latency of one.
-enum { PANEL_LANES = PANEL / LANES };
-enum { ONE_ROW_PANELS = PANEL_LANES >= 4 ? 2 : 4, FEW_ROWS_PANELS = PANEL_LANES >= 4 ? 1 : 2 };
-
-static void decode_scores(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
-  const int64_t group = job->group, most_panels = group == 1 ? ONE_ROW_PANELS : group <= 3 ? FEW_ROWS_PANELS : 1;
-  for (int64_t position = 0; position < t->length;) {
-    const float *keys[MOST_PANELS];
-    int64_t panels = 0;
-    for (; panels < most_panels && position + panels * PANEL < t->length; panels++) {
-      int64_t at = position + panels * PANEL;
-      keys[panels] = job->keys + block_at(job, part, at) + part->head * job->blockTokens * job->padded +
-                     at % job->blockTokens * job->headDim;
-    }
-    for (int64_t head = 0; head < part->heads; head++) {
-      const float *q = t->q + head * group * t->padded;
-      float *to = t->scores + head * group * t->scoreStride + position;
-      if (panels < most_panels || group > 3)
-        for (int64_t panel = 0; panel < panels; panel++)
-          score_panel(keys[panel], t->headDim, group, q, t->padded, to + panel * PANEL, t->scoreStride);
-      else if (group == 1)
-        wide_tile(1, ONE_ROW_PANELS, PANEL_LANES, 0, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
-      else if (group == 2)
-        wide_tile(2, FEW_ROWS_PANELS, PANEL_LANES, 0, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
-      else
-        wide_tile(3, FEW_ROWS_PANELS, PANEL_LANES, 0, t->headDim, q, t->padded, keys, PANEL, to, t->scoreStride, 1);
-      for (int64_t panel = 0; panel < panels; panel++) keys[panel] += job->blockTokens * job->padded;
-    }
-    position += panels * PANEL;
-  }
-}
-
-static void decode_values(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
-  const int64_t group = job->group, padded = t->padded, stride = t->scoreStride;
-  for (int64_t i = 0; i < t->rows * padded; i += LANES) store(t->out + i, (vec){0});
-  for (int64_t position = 0; position < t->length; position += job->blockTokens) {
-    const float *values = job->values + block_at(job, part, position) + part->head * job->blockTokens * padded;
-    const int64_t count = least(job->blockTokens, t->length - position);
-    for (int64_t head = 0; head < part->heads; head++, values += job->blockTokens * padded) {
-      const float *weights = t->scores + head * group * stride + position;
-      float *out = t->out + head * group * padded;
-      int64_t at = 0;
-      if (group == 1)
-        for (; at + 4 * LANES <= padded; at += 4 * LANES)
-          tile(1, 4, count, weights, stride, 1, values + at, padded, out + at, padded, 0);
-      else if (group == 2)
-        for (; at + 4 * LANES <= padded; at += 4 * LANES)
-          tile(2, 4, count, weights, stride, 1, values + at, padded, out + at, padded, 0);
-      else if (group == 3)
-        for (; at + 4 * LANES <= padded; at += 4 * LANES)
-          tile(3, 4, count, weights, stride, 1, values + at, padded, out + at, padded, 0);
-      for (; at < padded; at += PANEL_PART)
-        for (int64_t i = 0, rows; i < group; i += rows) {
-          rows = next_rows(i, group);
-          panelByRow[rows](count, weights + i * stride, stride, values + at, padded, out + i * padded + at, padded, 0);
-        }
-    }
-  }
-}
-
-static void attend_token(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
-  decode_scores(job, part, t);
-  for (int64_t i = 0; i < t->rows; i++) softmax_row(t, i);
-  decode_values(job, part, t);
-  scale_outputs(t);
-}
+#include "lone.h"
 
 static void cache_attention_chunk(void *data, int64_t chunk, int thread) {
   CacheJob *job = data;
@@ -216,17 +151,17 @@ static void cache_attention_chunk(void *data, int64_t chunk, int thread) {
   lay_out(&t, job->memory + thread * job->tileBytes, job->tileRows, job->headDim, job->longest,
           divide_up(job->longest, PANEL) + 1, divide_up(job->longest, job->blockTokens) + 1);
   t.logsumexp = NULL;
-  take_queries(job, part, &t);
-  if (part->count == 1) attend_token(job, part, &t);
+  if (part->lone) attend_lone(job, part, &t);
   else attend_prompt(job, part, &t);
-  give_outputs(job, part, &t);
 }
 
 enum { LONE_TOKEN_WORK = 1 << 16 }; // multiply-adds of scores
+enum { SHARED_LEAST = 64 };         // positions in common that are worth a tile
 
 static int64_t place_cache(CacheJob *job, uint8_t *base) {
   int64_t used = 0;
   PLACE_IN(base, used, job->tile, CacheTile, times(job->tokens, job->kvHeads));
+  PLACE_IN(base, used, job->member, Member, job->tokens);
   PLACE_IN(base, used, job->memory, uint8_t, times(job->tileBytes, job->context->threads));
   return used;
 }
@@ -235,6 +170,44 @@ static int64_t place_cache(CacheJob *job, uint8_t *base) {
 static int64_t heads_together(const CacheJob *job, int64_t length) {
   if (job->context->threads == 1 || job->tokens >= 4 * job->context->threads) return job->kvHeads;
   return least(job->kvHeads, chunk_items(length * job->headDim * job->group, LONE_TOKEN_WORK));
+}
+
+/* Positions, up to `limit`, that two sequences have in the same blocks; both see all of these blocks. */
+static int64_t common_positions(const CacheJob *job, const Member *a, const Member *b, int64_t limit) {
+  const int32_t *first = job->table + a->sequence * job->blocksPerSequence;
+  const int32_t *second = job->table + b->sequence * job->blocksPerSequence;
+  int64_t blocks = least(limit, least(a->visible, b->visible)) / job->blockTokens, same = 0;
+  while (same < blocks && first[same] == second[same]) same++;
+  return same * job->blockTokens;
+}
+
+static void add_tiles(CacheJob *job, CacheTile part) {
+  for (; part.head < job->kvHeads; part.head += part.heads) {
+    part.heads = least(part.heads, job->kvHeads - part.head);
+    job->tile[job->tiles++] = part;
+  }
+}
+
+/* Brings members with a common beginning together, a tile for as many as threads leave, and one for each of the rest. */
+static void add_lone_tiles(CacheJob *job) {
+  const int64_t most_members =
+      job->window ? 1 : least(job->tileTokens, divide_up(job->members, job->context->threads));
+  for (int64_t first = 0, count; first < job->members; first += count) {
+    Member *lead = job->member + first;
+    int64_t shared = 0;
+    count = 1;
+    for (int64_t i = 1; first + i < job->members && count < most_members; i++) {
+      int64_t common = common_positions(job, lead, lead + i, shared ? shared : lead->visible);
+      if (common < SHARED_LEAST || 4 * common < 3 * shared) continue;
+      Member other = lead[i];
+      lead[i] = lead[count];
+      lead[count++] = other;
+      shared = common;
+    }
+    int64_t base = first_position(job->window, lead->visible, job->blockTokens);
+    int64_t heads = count > 1 ? 1 : heads_together(job, lead->visible - base);
+    add_tiles(job, (CacheTile){first, count, 0, 0, shared, 0, heads, base, 1});
+  }
 }
 
 static int32_t op_cacheAttention(Call *call) {
@@ -260,7 +233,7 @@ static int32_t op_cacheAttention(Call *call) {
   if (!base) return WORKSPACE;
   place_cache(&job, base);
   for (int64_t i = 0; i < job.tokens;) {
-    CacheTile part = {i, 1, job.sequences[i], job.positions[i], 0, 1, 0};
+    CacheTile part = {i, 1, job.sequences[i], job.positions[i], 0, 0, 1, 0, 0};
     for (i++; i < job.tokens && part.count < job.tileTokens; i++, part.count++)
       if (job.sequences[i] != part.sequence || job.positions[i] != part.position + part.count) break;
     for (int64_t b = 0; b <= (part.position + part.count - 1) / job.blockTokens; b++) {
@@ -271,12 +244,10 @@ static int32_t op_cacheAttention(Call *call) {
       }
     }
     part.base = first_position(job.window, part.position + 1, job.blockTokens);
-    if (part.count == 1) part.heads = heads_together(&job, part.position + 1 - part.base);
-    for (; part.head < job.kvHeads; part.head += part.heads) {
-      part.heads = least(part.heads, job.kvHeads - part.head);
-      job.tile[job.tiles++] = part;
-    }
+    if (part.count == 1) job.member[job.members++] = (Member){part.first, part.sequence, part.position + 1};
+    else add_tiles(&job, part);
   }
+  add_lone_tiles(&job);
   parallel(job.context, job.tiles, cache_attention_chunk, &job);
   return 0;
 }

@@ -271,13 +271,22 @@ await onEveryBuild((kernels, tensors) => {
   });
 
   /** A cache whose blocks are handed out in a scrambled order, and the calls on it. */
-  function makeCache(shape: Omit<Shape, 'tokens'>, sequences: number, capacity: number, blockTokens: number) {
+  function makeCache(
+    shape: Omit<Shape, 'tokens'>,
+    sequences: number,
+    capacity: number,
+    blockTokens: number,
+    /** Whose block stands in a sequence's place of the table; default its own. */
+    owner: (sequence: number, block: number) => number = (sequence) => sequence,
+  ) {
     const perSequence = Math.ceil(capacity / blockTokens);
     const blocks = perSequence * sequences + 1;
     const cache = { blocks, blockTokens, kvHeads: shape.kvHeads, headDim: shape.headDim };
     const bytes = kernels.cacheBytes(cache);
-    const table = Array.from({ length: sequences * perSequence }, (_, i) => blocks - 1 - i);
-    expect(new Set(table).size).toBe(table.length);
+    const table = Array.from({ length: sequences * perSequence }, (_, i) => {
+      const block = i % perSequence;
+      return blocks - 1 - block - owner((i - block) / perSequence, block) * perSequence;
+    });
     const call = {
       ...cache,
       keys: tensors.blank(bytes / 4),
@@ -362,6 +371,46 @@ await onEveryBuild((kernels, tensors) => {
           expected.subarray(20 * wide, 24 * wide),
         ]);
         expect(tensors.bits(out, 2 * wide).equals(bytes)).toBe(true);
+      }
+      tensors.free();
+    }
+  });
+
+  test('tokens of sequences with a common beginning have the bits they have alone', () => {
+    for (const [heads, kvHeads, headDim, blockTokens] of [
+      [4, 2, 24, 16],
+      [6, 2, 64, 16],
+      [5, 5, 32, 32],
+      [9, 1, 16, 16],
+    ] as const) {
+      const sequences = 11;
+      const shape = { heads, kvHeads, headDim };
+      const [wide, narrow] = [heads * headDim, kvHeads * headDim];
+      // The third has nothing in common with the others, and the eighth only a part.
+      const common = (sequence: number) => (sequence === 2 ? 0 : sequence === 7 ? 64 : 96);
+      const run = makeCache(shape, sequences, 160, blockTokens, (sequence, block) =>
+        (block + 1) * blockTokens <= common(sequence) ? 0 : sequence,
+      );
+      const length = (sequence: number) => 97 + 5 * sequence;
+      const rows = (width: number, seed: number, count: number) => randomFloats(count * width, seed, 2);
+      const begin = { k: rows(narrow, 31, 160), v: rows(narrow, 32, 160) };
+      const lists = Array.from({ length: sequences }, (_, sequence) => {
+        const list = Array.from({ length: length(sequence) }, (_, position) => [sequence, position] as const);
+        const own = (from: number[], seed: number) => [
+          ...from.slice(0, common(sequence) * narrow),
+          ...rows(narrow, seed + sequence, list.length - common(sequence)),
+        ];
+        run(list, rows(wide, 33, list.length), own(begin.k, 40), own(begin.v, 60));
+        return list;
+      });
+      const last = lists.map((list) => list.at(-1)!);
+      const q = rows(wide, 35, sequences);
+      const [k, v] = [rows(narrow, 36, sequences), rows(narrow, 37, sequences)];
+      const together = tensors.bits(run(last, q, k, v), sequences * wide);
+      for (const [at, place] of last.entries()) {
+        const one = (values: number[], width: number) => values.slice(at * width, (at + 1) * width);
+        const alone = tensors.bits(run([place], one(q, wide), one(k, narrow), one(v, narrow)), wide);
+        expect(together.subarray(4 * at * wide, 4 * (at + 1) * wide).equals(alone)).toBe(true);
       }
       tensors.free();
     }
