@@ -1,19 +1,13 @@
 /** The proof of a real server, which `npm run prove vllm` and `npm run prove sglang` share. */
 import { execFile } from 'node:child_process';
 import { mkdir, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { trainOptions } from '../../examples/quickstart/train-options.ts';
 import { loadModelFiles } from '../../src/chat/model-files.ts';
 import { embedded } from '../../src/engine/embedded.ts';
 import { ConfigError } from '../../src/errors.ts';
-import type { LaunchCommand } from '../../src/inference/engine.ts';
 import { engineNamed } from '../../src/inference/engines.ts';
-import { installedRelease } from '../../src/inference/installed-engine.ts';
-import { type Launched, startServers } from '../../src/inference/launch.ts';
-import { launchCommands } from '../../src/inference/launch-commands.ts';
 import { portOwner } from '../../src/inference/port.ts';
 import {
   asynchronous,
@@ -35,11 +29,11 @@ import { adapterCases, servingCases } from './cases.ts';
 import { killRun } from './kills.ts';
 import { type SmallModels, smallModels } from './models.ts';
 import { install, type RealServer } from './real-server.ts';
+import { freePort, realCommands, START_SECONDS, startReal } from './start.ts';
 
 /** In this order. */
 const PARTS = ['serving', 'adapters', 'tiedHead', 'launchedRun', 'kills'] as const;
 
-const START_SECONDS = 600;
 const execute = promisify(execFile);
 const say = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)}  ${line}`);
 
@@ -101,7 +95,8 @@ class Proof {
   /** The contract, what it does not cover, and every rollout mode, on one server. */
   async serving(): Promise<void> {
     const began = performance.now();
-    const { server, url } = await this.#start(this.#models.untied);
+    const server = await this.#start(this.#models.untied);
+    const { url } = server;
     this.figures['startSeconds'] = Math.round((performance.now() - began) / 1000);
     try {
       const { tokenizer } = await loadModelFiles(this.#models.untied);
@@ -120,7 +115,8 @@ class Proof {
   }
 
   async adapters(): Promise<void> {
-    const { server, url } = await this.#start(this.#models.untied, { loraRank: 8 });
+    const server = await this.#start(this.#models.untied, { loraRank: 8 });
+    const { url } = server;
     try {
       const { tokenizer } = await loadModelFiles(this.#models.untied);
       const prompt = tokenizer.encode('Anna has 3 apples.');
@@ -149,7 +145,8 @@ class Proof {
   /** vLLM on the CPU keeps a copy of a tied output layer: attestation must find it. */
   async tiedHead(): Promise<void> {
     if (!this.#real.keepsTiedHead) return;
-    const { server, url } = await this.#start(this.#models.tied);
+    const server = await this.#start(this.#models.tied);
+    const { url } = server;
     try {
       const given = { servers: servers({ urls: [url], engine: this.#real.engine, log: () => {} }) };
       const stopped = await this.#train('tied', 3, given, this.#models.tied).then(
@@ -212,7 +209,7 @@ class Proof {
   async kills(): Promise<void> {
     const found = [];
     for (let kill = 0; kill < this.#options.kills; kill++) {
-      const [command] = await this.#commands(this.#models.untied, {});
+      const [command] = await realCommands(this.#real, this.#models.untied);
       // Every fourth once it is ready; the others at different moments of the start.
       const afterMs = kill % 4 === 0 ? undefined : 1000 * (kill + 1);
       const one = await killRun(command!, join(this.#directory, 'kills'), afterMs);
@@ -328,36 +325,8 @@ class Proof {
     }
   }
 
-  async #start(
-    model: string,
-    more: { readonly loraRank?: number } = {},
-  ): Promise<{ server: Launched; url: string }> {
-    const [command] = await this.#commands(model, more);
-    say(`starting ${command!.program} ${command!.arguments.join(' ')}`);
-    const ready = async (url: string) => {
-      const server = this.#engine.connect({ url });
-      const isReady = await server.ready();
-      await server.close();
-      return isReady;
-    };
-    const logDirectory = join(this.#directory, 'logs');
-    const [server] = await startServers([command!], {
-      startSeconds: START_SECONDS,
-      ready,
-      logDirectory,
-      log: say,
-    });
-    await wait(500);
-    return { server: server!, url: server!.url };
-  }
-
-  async #commands(model: string, more: { readonly loraRank?: number }): Promise<LaunchCommand[]> {
-    const { launch, program, loraFlags } = this.#real;
-    const flags = [...(launch.flags ?? []), ...(more.loraRank === undefined ? [] : loraFlags)];
-    const portStart = await freePort();
-    const sizes = { replicas: 1, tensorParallel: 1, memoryShare: 0.5, logLevel: 'warning' } as const;
-    const given = { ...sizes, ...launch, ...more, program, flags, portStart, model: resolve(model) };
-    return launchCommands(this.#engine, given, process.env, await installedRelease(this.#engine, program));
+  #start(model: string, more: { readonly loraRank?: number } = {}) {
+    return startReal(this.#real, model, { ...more, directory: this.#directory, say });
   }
 
   get #engine() {
@@ -376,11 +345,3 @@ interface Curve {
 }
 
 const meanOf = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => probe.once('listening', resolve));
-  const { port } = probe.address() as { port: number };
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}

@@ -1,5 +1,6 @@
 /** A reply of vLLM's `/inference/v1/generate` or `/v1/completions`. */
 import { isListOf, isObject, isSpan, type ReportedSpan } from './http-reply.ts';
+import type { Range } from './vllm-images.ts';
 
 interface Choice {
   readonly token_ids?: readonly number[] | null;
@@ -25,17 +26,24 @@ export interface Reply {
     readonly prompt_tokens_details?: { readonly cached_tokens?: number } | null;
   } | null;
   readonly prompt_logprobs?: PromptLogprobs;
+  /** Where images stand in the expanded prompt, where `return_token_ids` asked for it. */
+  readonly mm_placeholders?: { readonly image?: readonly Range[] } | null;
 }
 
 /** Whether it has the shape of a reply; its numbers are looked at later. */
 export function isReply(value: unknown): value is Reply {
   if (!isObject(value) || !Array.isArray(value.choices) || !value.choices.every(isChoice)) return false;
-  const { usage, prompt_logprobs: scored } = value;
+  const { usage, prompt_logprobs: scored, mm_placeholders: shown } = value;
+  if (shown !== undefined && shown !== null && !(isObject(shown) && isListOf(shown.image, isRange)))
+    return false;
   if (usage !== undefined && usage !== null) {
     if (!isObject(usage) || typeof usage.prompt_tokens !== 'number') return false;
   }
   return isListOf(scored, isScore);
 }
+
+const isRange = (value: unknown) =>
+  isObject(value) && Number.isInteger(value.offset) && Number.isInteger(value.length);
 
 const isScore = (value: unknown) => value === null || isObject(value);
 
@@ -73,5 +81,6 @@ export function joined(parts: readonly Reply[]): Reply {
     ],
     usage: last((part) => part.usage) ?? null,
     prompt_logprobs: last((part) => part.prompt_logprobs ?? part.choices[0]?.prompt_logprobs) ?? null,
+    mm_placeholders: last((part) => part.mm_placeholders) ?? null,
   };
 }

@@ -4,7 +4,6 @@
  */
 import { ConfigError, EngineError } from '../errors.ts';
 import { Door } from '../lib/door.ts';
-import { dataUri } from './data-uri.ts';
 import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
 import {
@@ -29,6 +28,7 @@ import type {
   WeightUpdate,
 } from './server.ts';
 import { vllmLoad } from './server-load.ts';
+import { placesAtServer, type SentPrompt, ShownImages } from './vllm-images.ts';
 import { isReply, joined, logprobsOf, type PromptLogprobs, type Reply } from './vllm-reply.ts';
 import { idsAlone, samplingOf } from './vllm-sampling.ts';
 
@@ -73,6 +73,7 @@ export class VllmServer implements InferenceServer {
   readonly #http: HttpClient;
   readonly #door = new Door();
   readonly #adapters = new LoadedAdapters();
+  readonly #images: ShownImages;
   readonly #options: HttpServerOptions;
   #version: number;
   #updated = false;
@@ -87,6 +88,7 @@ export class VllmServer implements InferenceServer {
     this.#options = options;
     this.#http = new HttpClient(options.url, options);
     this.url = this.#http.url;
+    this.#images = new ShownImages(this.url, options.readImage);
     this.#version = options.version ?? 0;
   }
 
@@ -169,6 +171,7 @@ export class VllmServer implements InferenceServer {
       this.#door.shut();
       await this.#door.empty();
     }
+    if (mode !== 'keep') this.#images.forget();
     try {
       await this.#http.tell(`/pause?mode=${mode}&clear_cache=${mode !== 'keep'}`, {
         timeoutMs: this.#options.updateTimeoutMs ?? 600_000,
@@ -211,6 +214,7 @@ export class VllmServer implements InferenceServer {
   async sleep(): Promise<void> {
     this.#door.shut();
     await this.#door.empty();
+    this.#images.forget();
     try {
       await this.#http.tell('/sleep?level=1');
     } catch (error) {
@@ -234,6 +238,23 @@ export class VllmServer implements InferenceServer {
   }
 
   async #generate(request: GenerateRequest): Promise<GenerateResult> {
+    const { images = [], onTokens } = request;
+    let hasBegun = false;
+    const onFirst = (ids: Int32Array, logprobs: Float32Array) => {
+      hasBegun = true;
+      onTokens!(ids, logprobs);
+    };
+    try {
+      const result = await this.#byKnownEntrance(onTokens ? { ...request, onTokens: onFirst } : request);
+      if (images.length > 0 && result.finish !== 'abort') this.#images.arrived(images);
+      return result;
+    } catch (error) {
+      if (hasBegun || !this.#images.wereLost(error, images)) throw error;
+      return this.#byKnownEntrance(request);
+    }
+  }
+
+  async #byKnownEntrance(request: GenerateRequest): Promise<GenerateResult> {
     try {
       const result = await this.#try(request, this.#by);
       this.#hasAnswered = true;
@@ -311,6 +332,9 @@ export class VllmServer implements InferenceServer {
     const named = this.#adapters.versionOf(adapter);
     const cached = reply.usage?.prompt_tokens_details?.cached_tokens;
     const scored = reply.prompt_logprobs ?? choice?.prompt_logprobs;
+    const places = request.images?.length
+      ? placesAtServer(this.url, request, reply.mm_placeholders?.image)
+      : undefined;
     return checkedReply(this.url, request, {
       ids,
       logprobs: logprobsOf(choice),
@@ -318,7 +342,7 @@ export class VllmServer implements InferenceServer {
       versions: this.#versions(choice?.weight_versions, ids.length, before, named, madeBefore),
       promptTokens: reply.usage?.prompt_tokens ?? request.prompt.length,
       cachedTokens: cached,
-      promptLogprobs: request.scorePrompt ? this.#promptLogprobs(request, scored) : undefined,
+      promptLogprobs: request.scorePrompt ? this.#promptLogprobs(request, scored, places) : undefined,
     });
   }
 
@@ -339,14 +363,19 @@ export class VllmServer implements InferenceServer {
     return spansOf(before, this.#version, tokens, madeBefore);
   }
 
-  #promptLogprobs({ id, prompt }: GenerateRequest, given: PromptLogprobs | undefined): Float32Array {
-    if (given?.length !== prompt.length) {
+  #promptLogprobs(
+    { id, prompt, images = [] }: GenerateRequest,
+    given: PromptLogprobs | undefined,
+    places: Int32Array | undefined,
+  ): Float32Array {
+    const expected = images.reduce((sum, { tokens }) => sum + tokens - 1, prompt.length);
+    if (given?.length !== expected) {
       throw new EngineError(
-        `${this.url}: the reply to ${id} scores ${given?.length ?? 0} tokens of a prompt of ${prompt.length}`,
+        `${this.url}: the reply to ${id} scores ${given?.length ?? 0} tokens of a prompt of ${expected}`,
       );
     }
     return Float32Array.from(prompt, (token, at) =>
-      at === 0 ? Number.NaN : (given[at]?.[token]?.logprob ?? Number.NaN),
+      at === 0 ? Number.NaN : (given[places?.[at] ?? at]?.[token]?.logprob ?? Number.NaN),
     );
   }
 
@@ -357,16 +386,15 @@ export class VllmServer implements InferenceServer {
     const params = samplingOf(sampling, this.#seeds);
     const scores = { prompt_logprobs: scorePrompt ? 0 : null };
     if (by === 'tokens') {
-      const parts = await this.#contentParts(request);
-      const rest = {
-        request_id: id,
-        model,
-        sampling_params: { ...params, logprobs: 0, ...scores, ...idsAlone(sampling) },
-        priority,
-        stream,
-        ...(parts.length === 0 ? {} : { content_parts: parts }),
+      const all = { ...params, logprobs: 0, ...scores, ...idsAlone(sampling) };
+      const show = ({ ids, fields }: SentPrompt) => {
+        const sampled = { ...all, max_tokens: 1, prompt_logprobs: null };
+        const rest = { request_id: `${id}shown.`, model, sampling_params: sampled, priority, stream: false };
+        return this.#http.tell(PATHS.tokens, { body: jsonWithIds('token_ids', ids, { ...rest, ...fields }) });
       };
-      return () => jsonWithIds('token_ids', prompt, rest);
+      const { ids, fields } = await this.#images.prompt(request, show);
+      const rest = { request_id: id, model, sampling_params: all, priority, stream, ...fields };
+      return () => jsonWithIds('token_ids', ids, rest);
     }
     if (request.images && request.images.length > 0) {
       throw new ConfigError(
@@ -384,17 +412,6 @@ export class VllmServer implements InferenceServer {
       stream,
     };
     return () => jsonWithIds('prompt', prompt, rest);
-  }
-
-  #contentParts({ images = [] }: GenerateRequest) {
-    const { readImage } = this.#options;
-    return Promise.all(
-      images.map(async (image) => {
-        if (!readImage)
-          throw new ConfigError(`${this.url}: a request has images, and no readImage was given`);
-        return { type: 'image_url', url: dataUri(image, await readImage(image)), uuid: image.blob };
-      }),
-    );
   }
 
   async #loadFromDisk({ path, version }: Extract<WeightUpdate, { kind: 'disk' }>): Promise<void> {
@@ -432,6 +449,8 @@ export class VllmServer implements InferenceServer {
     if (/"success"\s*:\s*false/.test(text))
       // older ones say nothing
       throw new EngineError(`${this.url} did not drop its cache of older weights`);
+    // Loading drops what the encoder made of images in the workers alone: the scheduler would still count on it.
+    if (this.#images.wasShown) await this.#http.tell('/reset_encoder_cache');
   }
 
   /** vLLM 0.23 has no such call, and its replies do not say their version. */
