@@ -12,10 +12,12 @@ import { type Outcome, playScenario, type Scene } from './servers/scenario.ts';
 import { startStandIn } from './stand-ins/start.ts';
 
 const folder = fileURLToPath(new URL('./data/servers', import.meta.url));
-const recordings = readdirSync(folder).map((file) => ({
-  file,
-  recording: JSON.parse(readFileSync(join(folder, file), 'utf8')) as Recording,
-}));
+const recordings = readdirSync(folder)
+  .filter((file) => !file.endsWith('-images.json')) // test/recorded-images.test.ts
+  .map((file) => ({
+    file,
+    recording: JSON.parse(readFileSync(join(folder, file), 'utf8')) as Recording,
+  }));
 
 const open = (engine: Recording['engine'], url: string) =>
   engine === 'vllm' ? new VllmServer({ url }) : new SglangServer({ url });

@@ -1,5 +1,6 @@
 /** A real vLLM sees: what it samples and scores of dialogues with images, against both trainers on the same ids and bytes. */
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import { type LookRows, lookRows } from '../../bench/engine/images.ts';
 import { openTrainer } from '../../src/engine/training/trainer.ts';
 import type { GenerateRequest } from '../../src/inference/server.ts';
@@ -44,7 +45,12 @@ export async function proveServed({ model, url, python, rows: count, directory }
     const moved = join(directory, 'moved');
     await other.save(moved);
     const before = (await scores(other, dialogues))[0]!;
+    const running = ask(server, rows[1]!, { sampling: { ...sampling(1), maxTokens: 150 } });
+    await wait(700);
+    await server.pause('keep');
     await server.update({ kind: 'disk', version: 1, path: moved });
+    await server.resume();
+    const across = await running;
     const updated = await played(server, rows, recorder.begin);
     const afterUpdate = await scores(other, updated);
 
@@ -65,6 +71,11 @@ export async function proveServed({ model, url, python, rows: count, directory }
         'what the new weights changed',
         Math.max(...first.map((value, at) => Math.abs(value - before[at]!))),
         0.05,
+      ),
+      holds(
+        'a reply across the update goes on',
+        across.finish !== 'abort' && across.versions.at(-1)?.version === 1,
+        across.versions,
       ),
       holds(
         'of the second turn only the new image is sent',
@@ -115,6 +126,8 @@ async function played(
   );
 }
 
+const sampling = (seed: number) => ({ ...PLAIN_SAMPLING, maxTokens: REPLY_TOKENS, stopIds: [], seed });
+
 let asked = 0;
 function ask(
   server: VllmServer,
@@ -128,7 +141,7 @@ function ask(
     prompt: ids,
     images: images.map(({ image }) => image),
     imagePlaces: images.map(({ at }) => at),
-    sampling: { ...PLAIN_SAMPLING, maxTokens: REPLY_TOKENS, stopIds: [], seed: asked },
+    sampling: sampling(asked),
     ...more,
   });
 }

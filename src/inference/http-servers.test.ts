@@ -462,6 +462,28 @@ test('images travel as data, beside a prompt with their placeholders', async () 
   ]);
 });
 
+test('vLLM gets the bytes of an image once, and again when it has lost them', async () => {
+  const standIn = await startStandIn('vllm');
+  const server = new VllmServer({ url: standIn.url, readImage: async () => Uint8Array.of(1, 2, 3) });
+  open.push(async () => {
+    await server.close();
+    await standIn.stop();
+  });
+  const [a, b] = ['abc', 'def'].map((blob) => ({ blob, mime: 'image/png', width: 1, height: 1, tokens: 1 }));
+  await server.generate(request('1', { images: [a!], imagePlaces: [0] }));
+  await server.generate(request('2', { images: [a!, b!], imagePlaces: [0, 1] }));
+  await fetch(`${standIn.url}/reset_mm_cache`, { method: 'POST' });
+  const told: number[] = [];
+  const onTokens = (ids: Int32Array) => void told.push(...ids);
+  const { ids } = await server.generate(request('3', { images: [a!, b!], imagePlaces: [0, 1], onTokens }));
+  expect(told).toEqual([...ids]);
+  const calls = await standIn.calls('POST /inference/v1/generate');
+  const bytes = calls.map(({ body }) =>
+    (body!['content_parts'] as { url?: string }[]).map(({ url }) => !!url),
+  );
+  expect(bytes).toEqual([[true], [false, true], [false, false], [true, true]]);
+});
+
 test('log-probs that the trainer cannot match are refused before the run', () => {
   const info = {
     engine: 'vllm',

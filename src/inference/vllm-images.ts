@@ -35,16 +35,10 @@ export class ShownImages {
   readonly #url: string;
   readonly #readImage: ((image: ImageRef) => Promise<Uint8Array>) | undefined;
   readonly #has = new Set<string>();
-  #wasShown = false;
 
   constructor(url: string, readImage: ((image: ImageRef) => Promise<Uint8Array>) | undefined) {
     this.#url = url;
     this.#readImage = readImage;
-  }
-
-  /** Ever: its encoder may remember. */
-  get wasShown(): boolean {
-    return this.#wasShown;
   }
 
   /** `show` sends a prompt of nothing but these images. */
@@ -70,7 +64,6 @@ export class ShownImages {
   }
 
   arrived(images: readonly ImageRef[]): void {
-    this.#wasShown = true;
     for (const { blob } of images) {
       this.#has.delete(blob);
       this.#has.add(blob);

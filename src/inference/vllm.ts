@@ -449,8 +449,17 @@ export class VllmServer implements InferenceServer {
     if (/"success"\s*:\s*false/.test(text))
       // older ones say nothing
       throw new EngineError(`${this.url} did not drop its cache of older weights`);
-    // Loading drops what the encoder made of images in the workers alone: the scheduler would still count on it.
-    if (this.#images.wasShown) await this.#http.tell('/reset_encoder_cache');
+    if (this.#options.readImage) await this.#dropEncoded();
+  }
+
+  /**
+   * What the encoder made of images. When weights are loaded vLLM 0.32 drops it in the workers alone: its scheduler still counts on
+   * it, and the next request with such an image ends the engine.
+   */
+  async #dropEncoded(): Promise<void> {
+    const path = '/reset_encoder_cache';
+    const { status, text } = await this.#http.call(path);
+    if (status !== 200 && status !== 404) throw new HttpStatusError(this.url, path, status, text);
   }
 
   /** vLLM 0.23 has no such call, and its replies do not say their version. */

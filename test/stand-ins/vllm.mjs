@@ -47,6 +47,7 @@ let paused = false;
 let asleep = false;
 const running = new Map();
 const adapters = new Map();
+const images = new Set();
 
 function checkModel(name) {
   if (name !== 'toy' && !adapters.has(name)) throw new Refusal(404, `The model ${name} does not exist.`);
@@ -60,8 +61,13 @@ async function generate(body, _request, response) {
     'GenerateRequest',
     body,
     ['request_id', 'model', 'token_ids', 'sampling_params', 'priority', 'stream'],
-    ['content_parts', 'features', 'cache_salt'],
+    ['content_parts', 'features', 'cache_salt', 'return_token_ids'],
   );
+  for (const [at, { url, uuid }] of (body.content_parts ?? []).entries()) {
+    if (url) images.add(uuid);
+    else if (!images.has(uuid))
+      throw new Refusal(400, `Cache miss for image at index ${at} but data is not provided.`);
+  }
   checkFields(
     'sampling_params',
     body.sampling_params,
@@ -199,6 +205,11 @@ const dev = {
     return { results: [null] };
   },
   'POST /reset_prefix_cache': () => ({ success: !settings.keepsCache }),
+  'POST /reset_encoder_cache': () => EMPTY,
+  'POST /reset_mm_cache': () => {
+    images.clear();
+    return EMPTY;
+  },
   ...(isNew && {
     'POST /update_weight_version': (body) => {
       checkFields('UpdateWeightVersion', body, ['new_version']);
