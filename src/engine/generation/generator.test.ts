@@ -9,6 +9,7 @@ import type { Kernels } from '../kernels/kernels.ts';
 import { openKernels } from '../kernels/open.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { randomWeight } from '../model/create.ts';
+import { FAMILIES } from '../model/families.ts';
 import { FileSet } from '../model/files.ts';
 import { weightSpecs } from '../model/weights.ts';
 import { Generator } from './generator.ts';
@@ -34,8 +35,7 @@ const CONFIG: ModelConfig = {
   ropeBase: 1000,
   normEpsilon: 1e-6,
   tied: true,
-  attentionBias: false,
-  headNorm: true,
+  ...FAMILIES.qwen3.traits,
   bosId: undefined,
   eosIds: [],
 };

@@ -145,7 +145,7 @@ export class Head {
     from: number,
     count: number,
   ): void {
-    const { hidden, vocabulary } = this.#config;
+    const { hidden, vocabulary, logitCap: cap } = this.#config;
     const first = rows[from]!;
     let x = states + first * hidden * 4;
     if (rows[from + count - 1]! - first !== count - 1) {
@@ -162,6 +162,7 @@ export class Head {
     }
     const { head: packed, half } = weights;
     this.#kernels.matmul({ x, packed, half, y: this.#logits, m: count, n: vocabulary, k: hidden });
+    if (cap) this.#kernels.softCap({ x: this.#logits, cap, count: count * vocabulary });
   }
 
   /** Penalizes the logits in place and returns the address of a copy of the originals. */

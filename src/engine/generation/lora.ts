@@ -1,11 +1,13 @@
 /** A LoRA adapter held beside the model, so that an update of either leaves the other: y += (x·Aᵀ)·(scale·B)ᵀ. */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
-import { MODULES } from '../model/decoder-layer.ts';
+import { describeLayer, type Matrix } from '../model/decoder-layer.ts';
 import { readAdapter } from '../training/lora.ts';
 
 export interface LoraModule {
   readonly rank: number;
+  /** Of the matrix that it is added to, the first of its outputs. */
+  readonly column: number;
   readonly input: number;
   readonly output: number;
   /** Packed A [rank, input]. */
@@ -14,7 +16,13 @@ export interface LoraModule {
   readonly up: Pointer;
 }
 
-export type LayerAdapters = Partial<Record<keyof typeof MODULES, LoraModule>>;
+/** By the matrices of a layer. */
+export interface LayerAdapters {
+  readonly qkv: readonly LoraModule[];
+  readonly attentionOut: readonly LoraModule[];
+  readonly gateUp: readonly LoraModule[];
+  readonly down: readonly LoraModule[];
+}
 
 export interface LoraWeights {
   readonly layers: readonly LayerAdapters[];
@@ -41,28 +49,30 @@ export function loadLora(kernels: Kernels, config: ModelConfig, directory: strin
       kernels.free(weight);
     }
   };
-  const load = (module: string): LoraModule | undefined => {
-    const a = tensors.get(`${module}.lora_A.weight`);
-    const b = tensors.get(`${module}.lora_B.weight`);
-    if (!a || !b) return undefined;
-    const input = a.shape[1]!;
-    const output = b.shape[0]!;
-    return {
-      rank,
-      input,
-      output,
-      down: pack(a.data, rank, input, 1),
-      up: pack(b.data, output, rank, options.alpha / rank),
-    };
+  const load = ({ modules, input }: Matrix): LoraModule[] => {
+    const loaded: LoraModule[] = [];
+    let column = 0;
+    for (const { name, output } of modules) {
+      const a = tensors.get(`${name}.lora_A.weight`);
+      const b = tensors.get(`${name}.lora_B.weight`);
+      if (a && b) {
+        const down = pack(a.data, rank, input, 1);
+        const up = pack(b.data, output, rank, options.alpha / rank);
+        loaded.push({ rank, column, input, output, down, up });
+      }
+      column += output;
+    }
+    return loaded;
   };
   try {
     const layers = Array.from({ length: config.layers }, (_, layer) => {
-      const modules: LayerAdapters = {};
-      for (const [key, name] of Object.entries(MODULES)) {
-        const module = load(`model.layers.${layer}.${name}`);
-        if (module) modules[key as keyof LayerAdapters] = module;
-      }
-      return modules;
+      const { qkv, attentionOut, gateUp, down } = describeLayer(config, layer);
+      return {
+        qkv: load(qkv),
+        attentionOut: load(attentionOut),
+        gateUp: load(gateUp),
+        down: load(down),
+      };
     });
     return { layers, free };
   } catch (error) {

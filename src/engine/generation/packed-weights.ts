@@ -19,6 +19,10 @@ export interface PackedLayer {
   /** [gate | up, hidden] */
   readonly gateUp: Pointer;
   readonly down: Pointer;
+  /** Of what attention and the feed-forward layer add (0: none). */
+  readonly attentionPostNorm: Pointer;
+  readonly feedForwardPostNorm: Pointer;
+  readonly local: boolean;
 }
 
 export interface PackedWeights {
@@ -164,10 +168,8 @@ function assemble(
   return {
     embedding: get('model.embed_tokens.weight'),
     layers: Array.from({ length: config.layers }, (_, index) => {
-      const { inputNorm, qkv, headNorms, attentionOut, outputNorm, gateUp, down } = describeLayer(
-        config,
-        index,
-      );
+      const layer = describeLayer(config, index);
+      const { inputNorm, qkv, headNorms, attentionOut, outputNorm, gateUp, down, postNorms } = layer;
       const weight = ({ name }: Norm | Matrix) => get(`${name}.weight`);
       return {
         inputNorm: weight(inputNorm),
@@ -179,6 +181,9 @@ function assemble(
         postNorm: weight(outputNorm),
         gateUp: weight(gateUp),
         down: weight(down),
+        attentionPostNorm: postNorms ? weight(postNorms.attention) : 0,
+        feedForwardPostNorm: postNorms ? weight(postNorms.feedForward) : 0,
+        local: layer.local,
       };
     }),
     norm: get('model.norm.weight'),

@@ -5,8 +5,8 @@
 
 import { axisOfPair } from '../../lib/images/mrope.ts';
 import type { CacheCall, Kernels, Pointer } from '../kernels/kernels.ts';
-import type { ModelConfig } from '../model/config.ts';
-import { ropeFrequencies } from '../model/rope.ts';
+import { attentionScale, type ModelConfig } from '../model/config.ts';
+import { type RopeConfig, ropeFrequencies } from '../model/rope.ts';
 import type { LayerAdapters, LoraModule, LoraWeights } from './lora.ts';
 import type { PackedLayer, PackedWeights } from './packed-weights.ts';
 
@@ -56,6 +56,7 @@ export class Transformer {
   readonly #blockBytes: number;
   readonly #keys: Pointer;
   readonly #values: Pointer;
+  readonly #rotations: { readonly full: Rotations; readonly local: Rotations };
   readonly #calls: ReturnType<typeof layerCalls>;
   readonly #turns: { readonly fill: (tokens: number) => void } | undefined;
   #loraRows: { pointer: Pointer; floats: number } = { pointer: 0, floats: 0 };
@@ -71,9 +72,14 @@ export class Transformer {
     this.states = floats(stepTokens * hidden);
     this.#residual = floats(stepTokens * hidden);
     this.#delta = floats(stepTokens * hidden);
-    const cos = floats((contextTokens * headSize) / 2);
-    const sin = floats((contextTokens * headSize) / 2);
-    fillRotations(kernels, config, contextTokens, cos, sin);
+    const rotations = (rope: RopeConfig): Rotations => {
+      const cos = floats((contextTokens * headSize) / 2);
+      const sin = floats((contextTokens * headSize) / 2);
+      fillRotations(kernels, rope, contextTokens, cos, sin);
+      return { cos, sin };
+    };
+    const { cos, sin } = rotations(config);
+    const { local } = config;
 
     // A token of a model that sees turns by three positions: each step has a table of its own, a row a token.
     const { vision } = config;
@@ -116,6 +122,11 @@ export class Transformer {
     this.#blockBytes = kernels.cacheBytes({ ...shape, blocks: 1 });
     this.#keys = this.#own(this.#layerBytes * config.layers);
     this.#values = this.#own(this.#layerBytes * config.layers);
+    const turning = own ?? { cos, sin };
+    this.#rotations = {
+      full: turning,
+      local: local?.rope ? rotations({ headSize, ...local.rope }) : turning,
+    };
     this.#calls = layerCalls(config, {
       ids: idsAt,
       states: this.states,
@@ -125,8 +136,6 @@ export class Transformer {
       attended: floats(stepTokens * heads * headSize),
       gateUp: floats(stepTokens * 2 * intermediate),
       activated: floats(stepTokens * intermediate),
-      cos: own?.cos ?? cos,
-      sin: own?.sin ?? sin,
       turns: own?.rows ?? positionsAt,
       positions: own ? stepTokens : contextTokens,
       cache: {
@@ -159,6 +168,9 @@ export class Transformer {
     embed.table = weights.embedding;
     kernels.gather(embed);
     const width = embed.width;
+    if (this.config.scaledEmbedding) {
+      kernels.scale({ x: this.#residual, alpha: Math.sqrt(width), count: tokens * width });
+    }
     for (const { token, from, count } of sight) {
       kernels.copy({ from, to: this.#residual + 4 * token * width, count: count * width });
     }
@@ -181,10 +193,10 @@ export class Transformer {
   }
 
   #setRows(tokens: number): void {
-    const { embed, norm, qNorm, kNorm, rope, qkv, cacheWrite, cacheAttention } = this.#calls;
+    const { embed, norm, postNorm, qNorm, kNorm, rope, qkv, cacheWrite, cacheAttention } = this.#calls;
     const { output, gateUp, activate, down } = this.#calls;
     embed.count = tokens;
-    for (const call of [norm, qNorm, kNorm, rope, activate]) call.rows = tokens;
+    for (const call of [norm, postNorm, qNorm, kNorm, rope, activate]) call.rows = tokens;
     for (const call of [qkv, output, gateUp, down]) call.m = tokens;
     for (const call of [cacheWrite, cacheAttention]) call.tokens = tokens;
   }
@@ -200,45 +212,58 @@ export class Transformer {
     qkv.packed = packed.qkv;
     qkv.bias = packed.qkvBias;
     kernels.matmul(qkv);
-    if (lora) {
-      this.#addLora(lora.q, this.states, qkv.y, tokens, qkv.n);
-      this.#addLora(lora.k, this.states, cacheWrite.k, tokens, qkv.n);
-      this.#addLora(lora.v, this.states, cacheWrite.v, tokens, qkv.n);
-    }
+    if (lora) this.#addLora(lora.qkv, qkv, tokens);
     if (packed.qNorm) {
       qNorm.weight = packed.qNorm;
       kernels.rmsNorm(qNorm);
       kNorm.weight = packed.kNorm;
       kernels.rmsNorm(kNorm);
     }
+    const { cos, sin } = packed.local ? this.#rotations.local : this.#rotations.full;
+    rope.cos = cos;
+    rope.sin = sin;
     kernels.rope(rope);
     cacheWrite.keys = cacheAttention.keys = this.#keys + layer * this.#layerBytes;
     cacheWrite.values = cacheAttention.values = this.#values + layer * this.#layerBytes;
     kernels.cacheWrite(cacheWrite);
+    cacheAttention.window = packed.local ? this.config.local!.window : 0;
     kernels.cacheAttention(cacheAttention);
     output.packed = packed.output;
     kernels.matmul(output);
-    if (lora) this.#addLora(lora.output, output.x, output.y, tokens, output.n);
+    if (lora) this.#addLora(lora.attentionOut, output, tokens);
+    this.#normAdded(packed.attentionPostNorm);
   }
 
   #feedForward(packed: PackedLayer, tokens: number, lora?: LayerAdapters): void {
     const kernels = this.#kernels;
     const { gateUp, activate, down } = this.#calls;
+    const { activation } = this.config;
     gateUp.packed = packed.gateUp;
     kernels.matmul(gateUp);
-    if (lora) {
-      this.#addLora(lora.gate, this.states, activate.gate, tokens, gateUp.n);
-      this.#addLora(lora.up, this.states, activate.up, tokens, gateUp.n);
-    }
-    kernels.siluMultiply(activate);
+    if (lora) this.#addLora(lora.gateUp, gateUp, tokens);
+    if (activation === 'silu') kernels.siluMultiply(activate);
+    else kernels.geluMultiply(activate);
     down.packed = packed.down;
     kernels.matmul(down);
-    if (lora) this.#addLora(lora.down, down.x, down.y, tokens, down.n);
+    if (lora) this.#addLora(lora.down, down, tokens);
+    this.#normAdded(packed.feedForwardPostNorm);
   }
 
-  /** y += (x·Aᵀ)·(scale·B)ᵀ */
-  #addLora(module: LoraModule | undefined, x: Pointer, y: Pointer, m: number, yStride: number): void {
-    if (!module) return;
+  /** Norms what is about to be added to the residual stream, where the model does. */
+  #normAdded(weight: Pointer): void {
+    if (!weight) return;
+    const { postNorm } = this.#calls;
+    postNorm.weight = weight;
+    this.#kernels.rmsNorm(postNorm);
+  }
+
+  /** y += (x·Aᵀ)·(scale·B)ᵀ, for the modules of one matrix. */
+  #addLora(modules: readonly LoraModule[], matrix: { x: Pointer; y: Pointer; n: number }, m: number): void {
+    for (const module of modules)
+      this.#addModule(module, matrix.x, matrix.y + 4 * module.column, m, matrix.n);
+  }
+
+  #addModule(module: LoraModule, x: Pointer, y: Pointer, m: number, yStride: number): void {
     const { rank, input, output } = module;
     if (this.#loraRows.floats < m * rank) {
       this.#kernels.free(this.#loraRows.pointer);
@@ -285,6 +310,12 @@ export class Transformer {
   }
 }
 
+/** Tables of cosines and sines by position. */
+interface Rotations {
+  readonly cos: Pointer;
+  readonly sin: Pointer;
+}
+
 /** Addresses of the buffers of a step. */
 interface Buffers {
   readonly ids: Pointer;
@@ -295,8 +326,6 @@ interface Buffers {
   readonly attended: Pointer;
   readonly gateUp: Pointer;
   readonly activated: Pointer;
-  readonly cos: Pointer;
-  readonly sin: Pointer;
   /** Per token the row of the rotation tables that turns it. */
   readonly turns: Pointer;
   /** Rows of the rotation tables. */
@@ -310,13 +339,16 @@ function layerCalls(config: ModelConfig, at: Buffers) {
   const stride = (heads + 2 * kvHeads) * headSize;
   const k = at.qkv + heads * headSize * 4;
   const v = k + kvHeads * headSize * 4;
-  const headNorm = { weight: 0, rows: 0, width: headSize, epsilon, stride };
+  const offset = config.normOffset;
+  const headNorm = { weight: 0, rows: 0, width: headSize, epsilon, offset, stride };
+  const norm = { weight: 0, rows: 0, width: hidden, epsilon, offset };
   const matmul = (x: Pointer, y: Pointer, n: number, width: number) => {
     return { x, packed: 0, half: false, y, m: 0, n, k: width, bias: 0 };
   };
   return {
     embed: { table: 0, rows: vocabulary, width: hidden, ids: at.ids, count: 0, out: at.residual },
-    norm: { x: at.residual, weight: 0, out: at.states, rows: 0, width: hidden, epsilon, residual: 0, sum: 0 },
+    norm: { ...norm, x: at.residual, out: at.states, residual: 0, sum: 0 },
+    postNorm: { ...norm, x: at.delta, out: at.delta },
     qkv: matmul(at.states, at.qkv, stride, hidden),
     qNorm: { ...headNorm, x: at.qkv, out: at.qkv, heads },
     kNorm: { ...headNorm, x: k, out: k, heads: kvHeads },
@@ -327,13 +359,22 @@ function layerCalls(config: ModelConfig, at: Buffers) {
       heads: heads + kvHeads,
       headDim: headSize,
       positions: at.turns,
-      cos: at.cos,
-      sin: at.sin,
+      cos: 0,
+      sin: 0,
       tableRows: at.positions,
       stride,
     },
     cacheWrite: { ...at.cache, k, v, kStride: stride, vStride: stride },
-    cacheAttention: { ...at.cache, q: at.qkv, qStride: stride, heads, out: at.attended },
+    cacheAttention: {
+      ...at.cache,
+      q: at.qkv,
+      qStride: stride,
+      heads,
+      out: at.attended,
+      scale: attentionScale(config),
+      cap: config.attentionCap,
+      window: 0,
+    },
     output: matmul(at.attended, at.delta, hidden, heads * headSize),
     gateUp: matmul(at.states, at.gateUp, 2 * intermediate, hidden),
     activate: {
@@ -348,7 +389,7 @@ function layerCalls(config: ModelConfig, at: Buffers) {
   };
 }
 
-function fillRotations(kernels: Kernels, config: ModelConfig, rows: number, cosAt: Pointer, sinAt: Pointer) {
+function fillRotations(kernels: Kernels, config: RopeConfig, rows: number, cosAt: Pointer, sinAt: Pointer) {
   const half = config.headSize / 2;
   const cos = kernels.f32(cosAt, rows * half);
   const sin = kernels.f32(sinAt, rows * half);

@@ -18,6 +18,9 @@ const SAME = [
   'headSize',
   'intermediate',
   'ropeBase',
+  'queryScalar',
+  'attentionCap',
+  'logitCap',
   'normEpsilon',
   'tied',
 ] as const;
@@ -26,6 +29,9 @@ export function diskWeights(directory: string, config: ModelConfig): WeightSourc
   const other = readModelConfig(directory);
   const isSameRope = JSON.stringify(other.ropeScaling) === JSON.stringify(config.ropeScaling);
   if (!isSameRope) throw new EngineError(`${directory}: rope_scaling is not that of the running model`);
+  if (JSON.stringify(other.local) !== JSON.stringify(config.local)) {
+    throw new EngineError(`${directory}: its sliding windows are not those of the running model`);
+  }
   const field = SAME.find((name) => other[name] !== config[name]);
   if (field) {
     throw new EngineError(

@@ -1,11 +1,20 @@
 import { ConfigError } from '../../errors.ts';
+import { FAMILIES, type FamilyTraits, type ModelFamily } from './families.ts';
 import { parseRopeScaling, type RopeScaling, ropeScalingJson } from './rope.ts';
 import { parseVision, type VisionConfig, visionJson } from './vision-config.ts';
 
-export type ModelFamily = 'llama' | 'qwen2' | 'qwen3' | 'qwen2_5_vl';
+/** Attention of some layers to the last few positions only. */
+export interface LocalAttention {
+  /** Positions that a token sees, its own the last. */
+  readonly window: number;
+  /** Of each layer, whether it is one of them. */
+  readonly layers: readonly boolean[];
+  /** The rotation of these layers, where it is another. */
+  readonly rope?: { readonly ropeBase: number; readonly ropeScaling?: RopeScaling | undefined } | undefined;
+}
 
-/** A decoder-only transformer: RMSNorm, rotary positions, grouped-query attention, SwiGLU. */
-export interface ModelConfig {
+/** A decoder-only transformer: RMSNorm, rotary positions, grouped-query attention, a gated feed-forward layer. */
+export interface ModelConfig extends FamilyTraits {
   readonly family: ModelFamily;
   readonly vocabulary: number;
   readonly hidden: number;
@@ -13,19 +22,23 @@ export interface ModelConfig {
   readonly heads: number;
   readonly kvHeads: number;
   readonly headSize: number;
-  /** Width of the SwiGLU layer. */
+  /** Width of the gated layer. */
   readonly intermediate: number;
   readonly contextTokens: number;
   readonly ropeBase: number;
   /** How positions beyond the first training's context are reached. */
   readonly ropeScaling?: RopeScaling | undefined;
+  /** Sliding windows. */
+  readonly local?: LocalAttention | undefined;
+  /** Scores are divided by the root of this; the head size unless given. */
+  readonly queryScalar?: number | undefined;
+  /** Scores become cap·tanh(score / cap). */
+  readonly attentionCap?: number | undefined;
+  /** The same of logits, before any temperature. */
+  readonly logitCap?: number | undefined;
   readonly normEpsilon: number;
   /** The output layer is the embedding matrix. */
   readonly tied: boolean;
-  /** Biases on the query, key and value projections (Qwen2). */
-  readonly attentionBias: boolean;
-  /** RMSNorm over each query and key head before rotation (Qwen3). */
-  readonly headNorm: boolean;
   readonly bosId: number | undefined;
   /** Ids that end a reply; `generation_config.json` may add more. */
   readonly eosIds: readonly number[];
@@ -33,17 +46,10 @@ export interface ModelConfig {
   readonly vision?: VisionConfig;
 }
 
-const FAMILIES: readonly ModelFamily[] = ['llama', 'qwen2', 'qwen3', 'qwen2_5_vl'];
-const DEFAULT_CONTEXT: Record<ModelFamily, number> = {
-  llama: 2048,
-  qwen2: 32768,
-  qwen3: 32768,
-  qwen2_5_vl: 32768,
-};
-const BIASED: readonly ModelFamily[] = ['qwen2', 'qwen2_5_vl'];
-
-/** Biases on the query, key and value projections. */
-export const hasAttentionBias = (family: ModelFamily) => BIASED.includes(family);
+/** What scores are multiplied by. */
+export function attentionScale({ queryScalar, headSize }: ModelConfig): number {
+  return 1 / Math.sqrt(queryScalar ?? headSize);
+}
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -58,9 +64,15 @@ export function parseModelConfig(whole: unknown, file: string): ModelConfig {
   const count = (name: string, fallback?: number) => readCount(json, name, fallback, file);
   const hidden = count('hidden_size');
   const heads = count('num_attention_heads');
-  const kvHeads = count('num_key_value_heads', family === 'llama' ? heads : undefined);
-  const headSize = count('head_dim', family === 'qwen3' ? 128 : Math.floor(hidden / heads));
-  const contextTokens = count('max_position_embeddings', DEFAULT_CONTEXT[family]);
+  const layers = count('num_hidden_layers');
+  const { traits, defaults } = FAMILIES[family];
+  const kvHeads = count('num_key_value_heads', defaults.kvHeads === 'heads' ? heads : defaults.kvHeads);
+  const headSize = count('head_dim', defaults.headSize ?? Math.floor(hidden / heads));
+  const contextTokens = count('max_position_embeddings', defaults.contextTokens);
+  const optional = (name: string, fallback: number | undefined) =>
+    json[name] === null || (json[name] === undefined && fallback === undefined)
+      ? undefined
+      : readPositive(json, name, fallback, file);
   if (heads % kvHeads !== 0) {
     throw new ConfigError(
       `${file}: num_attention_heads ${heads} is not a multiple of num_key_value_heads ${kvHeads}`,
@@ -71,18 +83,21 @@ export function parseModelConfig(whole: unknown, file: string): ModelConfig {
     family,
     vocabulary: count('vocab_size'),
     hidden,
-    layers: count('num_hidden_layers'),
+    layers,
     heads,
     kvHeads,
     headSize,
     intermediate: count('intermediate_size'),
     contextTokens,
-    ropeBase: readRopeBase(json, file),
-    ropeScaling: readRopeScaling(json, family, contextTokens, file),
+    ...readRope(json, family, contextTokens, file),
+    local: readLocal(json, family, layers, contextTokens, file),
+    queryScalar:
+      defaults.queryScalar && readPositive(json, 'query_pre_attn_scalar', defaults.queryScalar, file),
+    attentionCap: optional('attn_logit_softcapping', defaults.attentionCap),
+    logitCap: optional('final_logit_softcapping', defaults.logitCap),
     normEpsilon: readPositive(json, 'rms_norm_eps', 1e-6, file),
-    tied: json.tie_word_embeddings === true,
-    attentionBias: hasAttentionBias(family),
-    headNorm: family === 'qwen3',
+    tied: typeof json.tie_word_embeddings === 'boolean' ? json.tie_word_embeddings : defaults.tied,
+    ...traits,
     ...(family === 'qwen2_5_vl' ? { vision: parseVision(whole, json, { hidden, headSize }, file) } : {}),
     bosId: typeof json.bos_token_id === 'number' ? json.bos_token_id : undefined,
     eosIds: readIds(json.eos_token_id, 'eos_token_id', file),
@@ -91,14 +106,8 @@ export function parseModelConfig(whole: unknown, file: string): ModelConfig {
 
 /** The `config.json` that `parseModelConfig` reads back as `config`, and that transformers loads. */
 export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
-  const names = {
-    llama: 'LlamaForCausalLM',
-    qwen2: 'Qwen2ForCausalLM',
-    qwen3: 'Qwen3ForCausalLM',
-    qwen2_5_vl: 'Qwen2_5_VLForConditionalGeneration',
-  };
   return {
-    architectures: [names[config.family]],
+    architectures: [FAMILIES[config.family].architecture],
     model_type: config.family,
     vocab_size: config.vocabulary,
     hidden_size: config.hidden,
@@ -108,7 +117,7 @@ export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
     head_dim: config.headSize,
     intermediate_size: config.intermediate,
     max_position_embeddings: config.contextTokens,
-    hidden_act: 'silu',
+    ...(config.activation === 'gelu' ? { hidden_activation: 'gelu_pytorch_tanh' } : { hidden_act: 'silu' }),
     rms_norm_eps: config.normEpsilon,
     rope_theta: config.ropeBase,
     rope_scaling: config.vision
@@ -117,7 +126,8 @@ export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
         ? ropeScalingJson(config.ropeScaling)
         : null,
     tie_word_embeddings: config.tied,
-    ...(hasAttentionBias(config.family) ? {} : { attention_bias: false }),
+    ...localJson(config),
+    ...(config.attentionBias ? {} : { attention_bias: false }),
     ...(config.vision ? visionJson(config.vision, config.hidden) : {}),
     ...(config.bosId === undefined ? {} : { bos_token_id: config.bosId }),
     ...(config.eosIds.length === 0
@@ -127,11 +137,30 @@ export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
   };
 }
 
+/** Windows, caps and the scale of scores, for families that have them. */
+function localJson({ family, local, queryScalar, attentionCap, logitCap }: ModelConfig): Fields {
+  if (!FAMILIES[family].local) return {};
+  const isMixed = local?.layers.includes(false);
+  return {
+    sliding_window: local?.window ?? null,
+    ...(isMixed ? { layer_types: local!.layers.map((isLocal) => (isLocal ? LOCAL_LAYER : FULL_LAYER)) } : {}),
+    ...(local?.rope ? { rope_local_base_freq: local.rope.ropeBase } : {}),
+    ...(queryScalar === undefined
+      ? {}
+      : {
+          query_pre_attn_scalar: queryScalar,
+          attn_logit_softcapping: attentionCap ?? null,
+          final_logit_softcapping: logitCap ?? null,
+        }),
+  };
+}
+
 function readFamily(json: Fields, file: string): ModelFamily {
-  const family = FAMILIES.find((name) => name === json.model_type);
+  const names = Object.keys(FAMILIES) as ModelFamily[];
+  const family = names.find((name) => name === json.model_type);
   if (family) return family;
   throw new ConfigError(
-    `${file}: model_type ${show(json.model_type)} is not implemented; the embedded engine runs ${FAMILIES.join(', ')}`,
+    `${file}: model_type ${show(json.model_type)} is not implemented; the embedded engine runs ${names.join(', ')}`,
   );
 }
 
@@ -143,50 +172,96 @@ function refuseUnsupported(json: Fields, family: ModelFamily, file: string): voi
     const value = json[name];
     if (value !== undefined && value !== null && !allowed.includes(value)) refuse(name, value, right);
   };
-  only('hidden_act', ['silu', 'swish'], 'silu is');
+  const { traits, local, defaults } = FAMILIES[family];
+  if (traits.activation === 'silu') only('hidden_act', ['silu', 'swish'], 'silu is');
+  // Gemma's files say "gelu" for the one by tanh in `hidden_act`, which `hidden_activation` corrects.
+  else only('hidden_activation', ['gelu_pytorch_tanh'], 'gelu_pytorch_tanh is');
   only('mlp_bias', [false], 'false is');
   only('attention_dropout', [0], '0 is');
   only('partial_rotary_factor', [1], '1 is');
   only('pretraining_tp', [1], '1 is');
+  for (const name of ['resid_pdrop', 'embd_pdrop']) only(name, [0], '0 is');
+  only('use_bidirectional_attention', [false], 'causal attention is');
   // Qwen2 has its biases whatever this says.
-  if (!hasAttentionBias(family)) only('attention_bias', [false], `false is, for ${family}`);
+  if (!traits.attentionBias) only('attention_bias', [false], `false is, for ${family}`);
   only('use_sliding_window', [false], 'full attention is');
   // Qwen files carry a window that `use_sliding_window: false` turns off.
   if (family === 'llama') only('sliding_window', [], 'full attention is');
+  if (!defaults.queryScalar) {
+    for (const name of ['attn_logit_softcapping', 'final_logit_softcapping'])
+      only(name, [], `it belongs to no ${family} model`);
+  }
   for (const name of ['num_experts', 'num_local_experts', 'n_routed_experts', 'quantization_config']) {
     only(name, [0], 'dense unquantized layers are');
   }
   const layerTypes: unknown = json.layer_types;
   if (Array.isArray(layerTypes)) {
-    const other = layerTypes.find((type) => type !== 'full_attention');
-    if (other !== undefined) refuse('layer_types', other, 'full_attention is');
+    const known: unknown[] = local ? [FULL_LAYER, LOCAL_LAYER] : [FULL_LAYER];
+    const other = layerTypes.find((type) => !known.includes(type));
+    if (other !== undefined) refuse('layer_types', other, `${known.join(' or ')} is`);
   }
 }
 
-/** Of two fields the one that scales; Qwen2.5-VL names its three axes there. */
-function readRopeScaling(
+const FULL_LAYER = 'full_attention';
+const LOCAL_LAYER = 'sliding_attention';
+
+/** Which layers have a sliding window: those that `layer_types` names, else those of the family. */
+function readLocal(
   json: Fields,
   family: ModelFamily,
+  layers: number,
   contextTokens: number,
   file: string,
-): RopeScaling | undefined {
-  for (const name of ['rope_scaling', 'rope_parameters']) {
-    const rope = json[name];
+): LocalAttention | undefined {
+  const { local } = FAMILIES[family];
+  const given = json.sliding_window === undefined ? local?.window : json.sliding_window;
+  if (!local || given === null) return undefined;
+  const window = readCount({ sliding_window: given }, 'sliding_window', undefined, file);
+  const pattern = json.sliding_window_pattern ?? json._sliding_window_pattern ?? undefined;
+  const every =
+    pattern === undefined
+      ? undefined
+      : readCount({ pattern }, 'pattern', undefined, `${file}: sliding_window`);
+  const types: unknown = json.layer_types;
+  if (Array.isArray(types) && types.length !== layers) {
+    throw new ConfigError(`${file}: layer_types has ${types.length} entries; num_hidden_layers is ${layers}`);
+  }
+  const isLocal = Array.from({ length: layers }, (_, layer) =>
+    Array.isArray(types) ? types[layer] === LOCAL_LAYER : local.isLocal(layer, every),
+  );
+  if (!isLocal.includes(true)) return undefined;
+  if (local.ropeBase === undefined) return { window, layers: isLocal };
+  const parameters = isFields(json.rope_parameters) ? json.rope_parameters[LOCAL_LAYER] : undefined;
+  const rope = isFields(parameters)
+    ? {
+        ropeBase: readPositive(parameters, 'rope_theta', local.ropeBase, file),
+        ropeScaling: parseRopeScaling('rope_parameters', parameters, contextTokens, file),
+      }
+    : { ropeBase: readPositive(json, 'rope_local_base_freq', local.ropeBase, file) };
+  return { window, layers: isLocal, rope };
+}
+
+/**
+ * Of the layers that see all: `rope_theta` and `rope_scaling`, or since transformers 5 `rope_parameters`, where kinds of
+ * layers may have their own. Qwen2.5-VL names its three axes there.
+ */
+function readRope(json: Fields, family: ModelFamily, contextTokens: number, file: string) {
+  const given = json.rope_parameters;
+  const parameters = isFields(given) && isFields(given[FULL_LAYER]) ? given[FULL_LAYER] : given;
+  const from = isFields(parameters) && parameters.rope_theta !== undefined ? parameters : json;
+  const ropeBase = readPositive(from, 'rope_theta', FAMILIES[family].defaults.ropeBase ?? 10000, file);
+  for (const [name, rope] of [
+    ['rope_scaling', json.rope_scaling],
+    ['rope_parameters', parameters],
+  ] as const) {
     if (rope === undefined || rope === null) continue;
     if (!isFields(rope))
       throw new ConfigError(`${file}: ${name} is ${show(rope)}; an object or null is right`);
     if (family === 'qwen2_5_vl' && (rope.rope_type ?? rope.type) === 'mrope') continue;
-    const scaling = parseRopeScaling(name, rope, contextTokens, file);
-    if (scaling) return scaling;
+    const ropeScaling = parseRopeScaling(name, rope, contextTokens, file);
+    if (ropeScaling) return { ropeBase, ropeScaling };
   }
-  return undefined;
-}
-
-/** `rope_theta`, or since transformers 5 `rope_parameters.rope_theta`. */
-function readRopeBase(json: Fields, file: string): number {
-  const parameters = isFields(json.rope_parameters) ? json.rope_parameters : {};
-  if (parameters.rope_theta !== undefined) return readPositive(parameters, 'rope_theta', undefined, file);
-  return readPositive(json, 'rope_theta', 10000, file);
+  return { ropeBase, ropeScaling: undefined };
 }
 
 function readCount(json: Fields, name: string, fallback: number | undefined, file: string): number {

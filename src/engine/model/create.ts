@@ -3,7 +3,8 @@ import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { createRandom, hashSeed } from '../../lib/random.ts';
-import { hasAttentionBias, type ModelConfig, modelConfigJson } from './config.ts';
+import { type ModelConfig, modelConfigJson } from './config.ts';
+import { FAMILIES, type FamilyTraits, type ModelFamily } from './families.ts';
 import { FileSet, readJson, TOKENIZER_FILES } from './files.ts';
 import type { VisionConfig } from './vision-config.ts';
 import { rowElements, type WeightSpec, weightElements, weightSpecs } from './weights.ts';
@@ -15,7 +16,7 @@ interface TokenizerFacts {
   readonly eosIds: readonly number[];
 }
 
-type Shape = Omit<ModelConfig, 'family' | 'attentionBias' | 'headNorm' | 'vision' | keyof TokenizerFacts>;
+type Shape = Omit<ModelConfig, 'family' | 'vision' | keyof FamilyTraits | keyof TokenizerFacts>;
 
 /** The encoder of a new model that sees, and the sizes to which its processor brings images. */
 export interface VisionShape extends Omit<VisionConfig, 'imageId' | 'marks'> {
@@ -104,13 +105,13 @@ export function createModel(options: CreateModelOptions): ModelConfig {
     );
   }
   const tokenizer = tokenizerFolder(options.tokenizer);
+  const shape = { ...MODEL_SIZES[size], ...options.overrides };
   const config: ModelConfig = {
     family,
-    ...MODEL_SIZES[size],
-    ...options.overrides,
+    ...familyShape(family, shape),
+    ...shape,
     ...tokenizerFacts(tokenizer),
-    attentionBias: hasAttentionBias(family),
-    headNorm: family === 'qwen3',
+    ...FAMILIES[family].traits,
     ...(vision ? { vision: visionOf(vision, tokenizer) } : {}),
   };
   mkdirSync(directory, { recursive: true });
@@ -121,13 +122,34 @@ export function createModel(options: CreateModelOptions): ModelConfig {
     weightSpecs(config).map((spec) => ({
       name: spec.name,
       shape: spec.shape,
-      data: randomWeight(spec, seed),
+      data: randomWeight(spec, seed, config.normOffset),
     })),
   );
   files.copy(tokenizer, TOKENIZER_FILES);
   if (vision) files.text('preprocessor_config.json', `${JSON.stringify(processorJson(vision), null, 2)}\n`);
   files.commit();
   return config;
+}
+
+/** What a family has beyond its traits: windows of a quarter of the context, caps, the rotation of local layers. */
+function familyShape(
+  family: ModelFamily,
+  { headSize, layers, contextTokens }: Shape,
+): Pick<Shape, 'local' | 'queryScalar' | 'attentionCap' | 'logitCap'> {
+  const { local, defaults } = FAMILIES[family];
+  const { queryScalar, attentionCap, logitCap } = defaults;
+  return {
+    ...(queryScalar === undefined ? {} : { queryScalar: headSize, attentionCap, logitCap }),
+    ...(local && local.window !== null
+      ? {
+          local: {
+            window: Math.ceil(contextTokens / 4),
+            layers: Array.from({ length: layers }, (_, layer) => local.isLocal(layer, undefined)),
+            ...(local.ropeBase === undefined ? {} : { rope: { ropeBase: local.ropeBase } }),
+          },
+        }
+      : {}),
+  };
 }
 
 function visionOf({ minPixels: _, maxPixels: __, ...shape }: VisionShape, tokenizer: string): VisionConfig {
@@ -169,9 +191,9 @@ function processorJson({ patch, merge, frames, minPixels, maxPixels }: VisionSha
  * Linear layers and embeddings are normal with standard deviation 1/√fan_in: activations and logits then
  * start at a scale near 1, and a small model learns far sooner than with a fixed 0.02.
  */
-export function randomWeight(spec: WeightSpec, seed: number): Float32Array {
+export function randomWeight(spec: WeightSpec, seed: number, normOffset = 0): Float32Array {
   const data = new Float32Array(weightElements(spec));
-  if (spec.kind === 'norm') return data.fill(1);
+  if (spec.kind === 'norm') return data.fill(1 - normOffset);
   if (spec.kind === 'bias') return data;
   const random = createRandom(hashSeed(seed, spec.name));
   const deviation = 1 / Math.sqrt(rowElements(spec));

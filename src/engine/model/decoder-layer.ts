@@ -4,17 +4,6 @@
  */
 import type { ModelConfig } from './config.ts';
 
-/** The linear modules of a layer, by their names in a checkpoint. */
-export const MODULES = {
-  q: 'self_attn.q_proj',
-  k: 'self_attn.k_proj',
-  v: 'self_attn.v_proj',
-  output: 'self_attn.o_proj',
-  gate: 'mlp.gate_proj',
-  up: 'mlp.up_proj',
-  down: 'mlp.down_proj',
-} as const;
-
 export interface Norm {
   readonly name: string;
   readonly size: number;
@@ -34,9 +23,14 @@ export interface LayerDescription {
   readonly qkv: Matrix;
   readonly headNorms: { readonly query: Norm; readonly key: Norm } | undefined;
   readonly attentionOut: Matrix;
+  /** Before the feed-forward layer. */
   readonly outputNorm: Norm;
   readonly gateUp: Matrix;
   readonly down: Matrix;
+  /** Of what attention and the feed-forward layer add. */
+  readonly postNorms: { readonly attention: Norm; readonly feedForward: Norm } | undefined;
+  /** Whether it attends in the sliding window. */
+  readonly local: boolean;
 }
 
 export function describeLayer(config: ModelConfig, index: number): LayerDescription {
@@ -55,27 +49,36 @@ export function describeLayer(config: ModelConfig, index: number): LayerDescript
     modules: outputs.map(([module, output]) => ({ name: `${at}.${module}`, output })),
   });
   const [queries, keys] = [heads * headSize, kvHeads * headSize];
+  const { headNorm, postNorms, fusedProjections } = config;
+  const qkv = [
+    ['self_attn.q_proj', queries],
+    ['self_attn.k_proj', keys],
+    ['self_attn.v_proj', keys],
+  ] as const;
+  const gateUp = [
+    ['mlp.gate_proj', intermediate],
+    ['mlp.up_proj', intermediate],
+  ] as const;
   return {
     inputNorm: norm('input_layernorm', hidden),
-    qkv: matrix(
-      'self_attn.qkv',
-      hidden,
-      [
-        [MODULES.q, queries],
-        [MODULES.k, keys],
-        [MODULES.v, keys],
-      ],
-      attentionBias,
-    ),
-    headNorms: config.headNorm
+    qkv: fusedProjections
+      ? matrix('self_attn.qkv_proj', hidden, [['self_attn.qkv_proj', queries + 2 * keys]], attentionBias)
+      : matrix('self_attn.qkv', hidden, qkv, attentionBias),
+    headNorms: headNorm
       ? { query: norm('self_attn.q_norm', headSize), key: norm('self_attn.k_norm', headSize) }
       : undefined,
-    attentionOut: matrix(MODULES.output, queries, [[MODULES.output, hidden]]),
-    outputNorm: norm('post_attention_layernorm', hidden),
-    gateUp: matrix('mlp.gate_up', hidden, [
-      [MODULES.gate, intermediate],
-      [MODULES.up, intermediate],
-    ]),
-    down: matrix(MODULES.down, intermediate, [[MODULES.down, hidden]]),
+    attentionOut: matrix('self_attn.o_proj', queries, [['self_attn.o_proj', hidden]]),
+    outputNorm: norm(postNorms ? 'pre_feedforward_layernorm' : 'post_attention_layernorm', hidden),
+    gateUp: fusedProjections
+      ? matrix('mlp.gate_up_proj', hidden, [['mlp.gate_up_proj', 2 * intermediate]])
+      : matrix('mlp.gate_up', hidden, gateUp),
+    down: matrix('mlp.down_proj', intermediate, [['mlp.down_proj', hidden]]),
+    postNorms: postNorms
+      ? {
+          attention: norm('post_attention_layernorm', hidden),
+          feedForward: norm('post_feedforward_layernorm', hidden),
+        }
+      : undefined,
+    local: config.local?.layers[index] ?? false,
   };
 }

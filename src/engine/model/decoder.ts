@@ -9,10 +9,10 @@ import type {
   RowLayout,
   Tape,
 } from '../training/tape.ts';
-import type { ModelConfig } from './config.ts';
+import { attentionScale, type ModelConfig } from './config.ts';
 import { describeLayer, type Matrix, type Norm } from './decoder-layer.ts';
 import { PackedMatrix, type Parameter, type ParameterStore } from './parameters.ts';
-import { ropeFrequencies } from './rope.ts';
+import { type RopeConfig, ropeFrequencies } from './rope.ts';
 
 interface DecoderLayer {
   readonly inputNorm: Parameter;
@@ -22,6 +22,8 @@ interface DecoderLayer {
   readonly outputNorm: Parameter;
   readonly gateUp: LinearLayer;
   readonly down: LinearLayer;
+  readonly postNorms: { readonly attention: Parameter; readonly feedForward: Parameter } | undefined;
+  readonly local: boolean;
 }
 
 /** Packed tokens in the heap. */
@@ -52,6 +54,8 @@ export class Decoder {
   readonly head: PackedMatrix;
   readonly #layers: readonly DecoderLayer[];
   readonly #rope: RopeCache;
+  /** Of layers with a sliding window, where they turn otherwise. */
+  readonly #localRope: RopeCache;
   readonly #matrices: PackedMatrix[] = [];
 
   constructor(
@@ -65,18 +69,27 @@ export class Decoder {
     this.finalNorm = store.get('model.norm.weight');
     this.head = this.#matrix(config.tied ? this.embedding : store.get('lm_head.weight'), config.vocabulary);
     this.#rope = new RopeCache(kernels, config);
+    const { headSize, local } = config;
+    this.#localRope = local?.rope ? new RopeCache(kernels, { headSize, ...local.rope }) : this.#rope;
     this.#layers = Array.from({ length: config.layers }, (_, index) => this.#layer(store, lora, index));
   }
 
   /** States of the last layer, before the final norm. */
   forward(tape: Tape, tokens: PackedTokens, recompute: boolean, checkpoint: () => void): Activation {
-    const rope = tokens.rope ?? this.#rope.upTo(this.config.contextTokens, tokens);
-    let states = tape.embed(this.embedding, tokens.ids, tokens.count);
+    const { contextTokens, hidden, scaledEmbedding } = this.config;
+    const ropeOf = ({ local }: DecoderLayer) =>
+      tokens.rope ?? (local ? this.#localRope : this.#rope).upTo(contextTokens, tokens);
+    let states = tape.embed(
+      this.embedding,
+      tokens.ids,
+      tokens.count,
+      scaledEmbedding ? Math.sqrt(hidden) : 1,
+    );
     const { sight } = tokens;
     if (sight) states = tape.replaceRows(states, sight.at, sight.states);
     for (const layer of this.#layers) {
       checkpoint();
-      const run = (on: Tape, x: Activation) => this.#runLayer(on, layer, x, tokens, rope);
+      const run = (on: Tape, x: Activation) => this.#runLayer(on, layer, x, tokens, ropeOf(layer));
       states = recompute ? tape.recomputed(states, run) : run(tape, states);
     }
     return states;
@@ -85,6 +98,7 @@ export class Decoder {
   close(): void {
     for (const matrix of this.#matrices) matrix.close();
     this.#rope.close();
+    this.#localRope.close();
   }
 
   #runLayer(
@@ -94,24 +108,34 @@ export class Decoder {
     tokens: PackedTokens,
     rope: RopeTable,
   ): Activation {
-    const { normEpsilon } = this.config;
-    const layout: HeadLayout = this.config;
-    const normed = tape.norm(tape.share(x), layer.inputNorm, normEpsilon);
-    const qkv = tape.linear(normed, layer.qkv);
-    const { headNorms } = layer;
+    const { config } = this;
+    const layout: HeadLayout = config;
+    const norm = (of: Activation, weight: Parameter) =>
+      tape.norm(of, weight, config.normEpsilon, config.normOffset);
+    const qkv = tape.linear(norm(tape.share(x), layer.inputNorm), layer.qkv);
+    const { headNorms, postNorms } = layer;
     const qk = headNorms
-      ? tape.headNorm(tape.share(qkv), headNorms.query, headNorms.key, layout, normEpsilon)
+      ? tape.headNorm(tape.share(qkv), headNorms, layout, config.normEpsilon, config.normOffset)
       : qkv;
     tape.rotate(qk, layout, tokens.positions, rope);
-    const attended = tape.attention(qk, qkv, layout, tokens.rows);
-    const middle = tape.linear(attended, layer.attentionOut, x);
-    const normedMiddle = tape.norm(tape.share(middle), layer.outputNorm, normEpsilon);
-    const gateUp = tape.linear(normedMiddle, layer.gateUp);
-    return tape.linear(tape.swiglu(gateUp), layer.down, middle);
+    const attended = tape.attention(qk, qkv, layout, {
+      ...tokens.rows,
+      scale: attentionScale(config),
+      cap: config.attentionCap,
+      window: layer.local ? config.local?.window : undefined,
+    });
+    const middle = postNorms
+      ? tape.add(x, norm(tape.linear(attended, layer.attentionOut), postNorms.attention))
+      : tape.linear(attended, layer.attentionOut, x);
+    const gateUp = tape.linear(norm(tape.share(middle), layer.outputNorm), layer.gateUp);
+    const gated = tape.gate(gateUp, config.activation);
+    return postNorms
+      ? tape.add(middle, norm(tape.linear(gated, layer.down), postNorms.feedForward))
+      : tape.linear(gated, layer.down, middle);
   }
 
   #layer(store: ParameterStore, lora: LoraParameters | undefined, index: number): DecoderLayer {
-    const { headNorms, ...layer } = describeLayer(this.config, index);
+    const { headNorms, postNorms, ...layer } = describeLayer(this.config, index);
     const norm = ({ name }: Norm) => store.get(`${name}.weight`);
     const linear = (matrix: Matrix) => this.#linear(store, lora, matrix);
     return {
@@ -122,6 +146,11 @@ export class Decoder {
       outputNorm: norm(layer.outputNorm),
       gateUp: linear(layer.gateUp),
       down: linear(layer.down),
+      postNorms: postNorms && {
+        attention: norm(postNorms.attention),
+        feedForward: norm(postNorms.feedForward),
+      },
+      local: layer.local,
     };
   }
 
@@ -165,10 +194,10 @@ const sum = (values: readonly number[]) => values.reduce((total, value) => total
 /** Cosines and sines of position · base^(−2i / headSize), for as many positions as were ever needed. */
 class RopeCache {
   readonly #kernels: Kernels;
-  readonly #config: ModelConfig;
+  readonly #config: RopeConfig;
   #table: RopeTable = { cos: 0, sin: 0, rows: 0 };
 
-  constructor(kernels: Kernels, config: ModelConfig) {
+  constructor(kernels: Kernels, config: RopeConfig) {
     this.#kernels = kernels;
     this.#config = config;
   }

@@ -21,6 +21,11 @@ export function inspectModel(directory: string): Record<string, string | number 
     intermediate: config.intermediate,
     contextTokens: config.contextTokens,
     ropeBase: config.ropeBase,
+    ...(config.local
+      ? { window: config.local.window, windowLayers: config.local.layers.filter(Boolean).length }
+      : {}),
+    ...(config.attentionCap ? { attentionCap: config.attentionCap } : {}),
+    ...(config.logitCap ? { logitCap: config.logitCap } : {}),
     tied: config.tied,
     tokenizer: existsSync(join(directory, 'tokenizer.json')),
     trainingMegabytes: megabytes(trainerBytes(config, 'all')),

@@ -64,10 +64,10 @@ function adapterSize(config: ModelConfig, rank: number): number {
 
 /** Bytes of activations that a recorded forward keeps for each token. */
 export function activationBytes(config: ModelConfig, recompute: boolean): number {
-  const { hidden, heads, kvHeads, headSize, intermediate, layers, headNorm } = config;
+  const { hidden, heads, kvHeads, headSize, intermediate, layers, headNorm, postNorms } = config;
   const keys = (heads + kvHeads) * headSize;
   const inside = 4 * hidden + keys + kvHeads * headSize + heads * headSize + 3 * intermediate;
-  const perLayer = inside + (headNorm ? keys : 0);
+  const perLayer = inside + (headNorm ? keys : 0) + (postNorms ? 2 * hidden : 0);
   return 4 * (recompute ? layers * hidden + perLayer : layers * perLayer);
 }
 

@@ -22,7 +22,7 @@ export type RopeScaling =
       readonly attention: number;
     };
 
-interface RopeConfig {
+export interface RopeConfig {
   readonly ropeBase: number;
   readonly headSize: number;
   readonly ropeScaling?: RopeScaling | undefined;

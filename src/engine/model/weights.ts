@@ -106,5 +106,6 @@ function layerSpecs(config: ModelConfig, index: number): WeightSpec[] {
     norm(layer.outputNorm),
     ...linear(layer.gateUp),
     ...linear(layer.down),
+    ...(layer.postNorms ? [norm(layer.postNorms.attention), norm(layer.postNorms.feedForward)] : []),
   ];
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { createRandom, hashSeed } from '../../lib/random.ts';
 import type { ModelConfig } from '../model/config.ts';
+import { describeLayer } from '../model/decoder-layer.ts';
 import { type NamedTensor, readJson, readTensors } from '../model/files.ts';
 import { type WeightSpec, weightSpecs } from '../model/weights.ts';
 
@@ -17,24 +18,25 @@ export interface LoraOptions {
   readonly seed?: number;
 }
 
-export const LORA_TARGETS = [
-  'q_proj',
-  'k_proj',
-  'v_proj',
-  'o_proj',
-  'gate_proj',
-  'up_proj',
-  'down_proj',
-] as const;
+/** Names of the linear layers of a decoder layer: `q_proj`, `k_proj` …, of Phi-3 `qkv_proj`, `o_proj` … */
+export function linearNames(config: ModelConfig): string[] {
+  const { qkv, attentionOut, gateUp, down } = describeLayer(config, 0);
+  return [qkv, attentionOut, gateUp, down].flatMap(({ modules }) =>
+    modules.map(({ name }) => name.slice(name.lastIndexOf('.') + 1)),
+  );
+}
 
 const PEFT_PREFIX = 'base_model.model.';
 
 /** Linear layers that carry an adapter, by module name (`model.layers.0.self_attn.q_proj`). */
 export function loraModules(config: ModelConfig, options: LoraOptions): Set<string> {
-  const targets = options.targets ?? LORA_TARGETS;
+  const known = linearNames(config);
+  const targets = options.targets ?? known;
   for (const target of targets) {
-    if (!(LORA_TARGETS as readonly string[]).includes(target)) {
-      throw new ConfigError(`lora target ${target} is unknown; ${LORA_TARGETS.join(', ')} are known`);
+    if (!known.includes(target)) {
+      throw new ConfigError(
+        `lora target ${target} is unknown; a ${config.family} model has ${known.join(', ')}`,
+      );
     }
   }
   if (!Number.isInteger(options.rank) || options.rank < 1) {
@@ -84,7 +86,11 @@ export function fillAdapter(spec: WeightSpec, data: Float32Array, seed: number):
   for (let index = 0; index < data.length; index++) data[index] = bound * (2 * random.next() - 1);
 }
 
-export function peftConfigJson(options: LoraOptions, baseModel: string): Record<string, unknown> {
+export function peftConfigJson(
+  config: ModelConfig,
+  options: LoraOptions,
+  baseModel: string,
+): Record<string, unknown> {
   return {
     peft_type: 'LORA',
     task_type: 'CAUSAL_LM',
@@ -96,7 +102,7 @@ export function peftConfigJson(options: LoraOptions, baseModel: string): Record<
     fan_in_fan_out: false,
     init_lora_weights: true,
     inference_mode: true,
-    target_modules: [...(options.targets ?? LORA_TARGETS)],
+    target_modules: [...(options.targets ?? linearNames(config))],
   };
 }
 

@@ -42,8 +42,9 @@ export function runHead(
   const { kernels } = tape;
   const { count } = targets;
   const { head, config } = decoder;
-  const { vocabulary, hidden } = config;
-  const normed = tape.norm(tape.select(states, targets.states, count), decoder.finalNorm, config.normEpsilon);
+  const { vocabulary, hidden, normEpsilon, normOffset, logitCap: cap } = config;
+  const selected = tape.select(states, targets.states, count);
+  const normed = tape.norm(selected, decoder.finalNorm, normEpsilon, normOffset);
   const asked = new Set(options.outputs);
   const usesLogits = options.outputs.some((output) => output !== 'value');
   const kept = new Map<Output | 'logsumexp', Pointer>(
@@ -62,6 +63,7 @@ export function runHead(
       const x = normed.at + 4 * from * hidden;
       const { half } = head;
       kernels.matmul({ x, packed: head.forward(), half, y: logits, m: rows, n: vocabulary, k: hidden });
+      if (cap) kernels.softCap({ x: logits, cap, count: rows * vocabulary });
       visit(from, rows, logits);
     }
     tape.giveBack(logits);
@@ -106,7 +108,11 @@ export function runHead(
           const pointer = given.get(name);
           return pointer === undefined ? undefined : pointer + 4 * row;
         };
+        // The slope of the cap is read from the capped logits, in whose place their gradient comes.
+        const capped = cap ? tape.take(chunkRows * vocabulary) : 0;
         eachChunk((from, rows, logits) => {
+          const size = rows * vocabulary;
+          if (cap) kernels.copy({ from: logits, to: capped, count: size });
           kernels.lossBackward({
             logits,
             rows,
@@ -120,6 +126,7 @@ export function runHead(
             dEntropy: part('entropy', from),
             dSumSquares: part('sumSquares', from),
           });
+          if (cap) kernels.softCapBackward({ y: capped, dy: logits, cap, count: size });
           const x = normed.at + 4 * from * hidden;
           if (head.trained) {
             kernels.weightGradient({ dy: logits, x, dw: head.gradient, m: rows, n: vocabulary, k: hidden });
@@ -129,6 +136,7 @@ export function runHead(
           const packed = head.transposed();
           kernels.matmul({ x: logits, packed, half, y, m: rows, n: hidden, k: vocabulary });
         });
+        if (cap) tape.giveBack(capped);
       } else kernels.fill({ x: dnormed, value: 0, count: count * hidden });
       const dvalue = given.get('value');
       if (dvalue !== undefined && valueHead) {

@@ -56,6 +56,9 @@ export type RowLayout = Pick<
   'rows' | 'rowStart' | 'rowLength' | 'prefixStart' | 'prefixLength' | 'full'
 >;
 
+/** Who sees what, and how scores are scaled and capped. */
+export type AttentionLayout = RowLayout & Pick<AttentionShape, 'scale' | 'cap' | 'window'>;
+
 export class Tape {
   readonly kernels: Kernels;
   readonly recording: boolean;
@@ -99,13 +102,17 @@ export class Tape {
     for (let note = this.#notes.pop(); note; note = this.#notes.pop()) note();
   }
 
-  /** out[i] = table[ids[i]] */
-  embed(table: Parameter, ids: Pointer, count: number): Activation {
+  /** out[i] = scale · table[ids[i]] */
+  embed(table: Parameter, ids: Pointer, count: number, scale = 1): Activation {
     const { store, spec, offset } = table;
     const [rows, width] = spec.shape as readonly [number, number];
     const out = this.tensor(count, width, store.trained);
     this.kernels.gather({ table: store.values + 4 * offset, rows, width, ids, count, out: out.at });
+    const rescale = (x: Pointer) =>
+      scale !== 1 && this.kernels.scale({ alpha: scale, x, count: count * width });
+    rescale(out.at);
     this.#note(out, [], (source) => {
+      rescale(source);
       this.kernels.scatterAdd({ table: store.gradients + 4 * offset, rows, width, ids, count, source });
       this.#arena.giveBack(source);
     });
@@ -217,29 +224,38 @@ export class Tape {
     return out;
   }
 
-  /** out = x / rms(x) · weight, per row. */
-  norm(x: Activation, weight: Parameter, epsilon: number): Activation {
+  /** `residual` + x. */
+  add(residual: Activation, x: Activation): Activation {
+    const count = x.rows * x.columns;
+    const out = this.#continued(residual, residual.trained || x.trained);
+    this.kernels.add({ a: out.at, b: x.at, out: out.at, count });
+    this.#note(out, [], (dout) => {
+      if (x.trained) {
+        const dx = this.#gradient(x);
+        if (dx.accumulate) this.kernels.add({ a: dx.at, b: dout, out: dx.at, count });
+        else this.kernels.copy({ from: dout, to: dx.at, count });
+      }
+      if (residual.trained) this.#handOver(dout, residual);
+      else this.#arena.giveBack(dout);
+    });
+    this.drop(x);
+    return out;
+  }
+
+  /** out = x / rms(x) · (normOffset + weight), per row. */
+  norm(x: Activation, weight: Parameter, epsilon: number, normOffset = 0): Activation {
     const { rows, columns: width } = x;
     const { store, offset } = weight;
     const out = this.tensor(rows, width, x.trained || store.trained);
     const inverse = this.#arena.take(rows);
     const at = store.values + 4 * offset;
-    this.kernels.rmsNorm({ x: x.at, weight: at, out: out.at, rows, width, epsilon, inverse });
+    const shape = { rows, width, offset: normOffset };
+    this.kernels.rmsNorm({ ...shape, x: x.at, weight: at, out: out.at, epsilon, inverse });
     const noted = this.#note(out, [x], (dy) => {
       const dweight = store.trained ? store.gradients + 4 * offset : undefined;
       const accumulate = x.gradient !== 0;
       const dx = accumulate ? x.gradient : dy; // in place where nothing has flowed back yet
-      this.kernels.rmsNormBackward({
-        x: x.at,
-        weight: at,
-        inverse,
-        dy,
-        dx,
-        dweight,
-        rows,
-        width,
-        accumulate,
-      });
+      this.kernels.rmsNormBackward({ ...shape, x: x.at, weight: at, inverse, dy, dx, dweight, accumulate });
       this.#arena.giveBack(inverse);
       if (accumulate || !x.trained) this.#arena.giveBack(dy);
       else x.gradient = dy;
@@ -251,10 +267,10 @@ export class Tape {
   /** The q and k heads of a fused projection, each normed over its own width. */
   headNorm(
     qkv: Activation,
-    query: Parameter,
-    key: Parameter,
+    { query, key }: { readonly query: Parameter; readonly key: Parameter },
     layout: HeadLayout,
     epsilon: number,
+    normOffset = 0,
   ): Activation {
     const { heads, kvHeads, headSize: width } = layout;
     const { rows, columns: stride } = qkv;
@@ -273,6 +289,7 @@ export class Tape {
         rows,
         width,
         epsilon,
+        offset: normOffset,
         inverse: part.inverse,
         heads: part.heads,
         stride,
@@ -293,6 +310,7 @@ export class Tape {
           rows,
           width,
           accumulate: dx.accumulate,
+          offset: normOffset,
           heads: part.heads,
           stride,
           dyStride: out.columns,
@@ -327,7 +345,7 @@ export class Tape {
   }
 
   /** Attention, causal unless the rows are `full`; q and k are at the beginning of each row of `qk`, v at the end of each row of `values`. */
-  attention(qk: Activation, values: Activation, layout: HeadLayout, rowLayout: RowLayout): Activation {
+  attention(qk: Activation, values: Activation, layout: HeadLayout, seen: AttentionLayout): Activation {
     const { heads, kvHeads, headSize } = layout;
     const { rows: tokens } = qk;
     const out = this.tensor(tokens, heads * headSize, qk.trained || values.trained);
@@ -335,7 +353,7 @@ export class Tape {
     const keyOffset = 4 * heads * headSize;
     const valueOffset = 4 * (values.columns - kvHeads * headSize);
     const call = {
-      ...rowLayout,
+      ...seen,
       tokens,
       heads,
       kvHeads,
@@ -367,17 +385,22 @@ export class Tape {
     return out;
   }
 
-  /** silu(gate)·up of a fused gate | up projection. */
-  swiglu(gateUp: Activation): Activation {
+  /** silu(gate)·up or gelu(gate)·up of a fused gate | up projection. */
+  gate(gateUp: Activation, activation: 'silu' | 'gelu'): Activation {
     const { rows, columns: stride } = gateUp;
     const width = stride / 2;
     const out = this.tensor(rows, width, gateUp.trained);
     const gate = gateUp.at;
     const up = gate + 4 * width;
-    this.kernels.siluMultiply({ gate, up, out: out.at, rows, width, stride });
+    const { kernels } = this;
+    const shape = { gate, up, rows, width, stride };
+    if (activation === 'silu') kernels.siluMultiply({ ...shape, out: out.at });
+    else kernels.geluMultiply({ ...shape, out: out.at });
     this.#note(out, [gateUp], (dout) => {
       // Nothing else reads gate and up: their memory becomes their gradient.
-      this.kernels.siluMultiplyBackward({ gate, up, dout, dgate: gate, dup: up, rows, width, stride });
+      const back = { ...shape, dout, dgate: gate, dup: up };
+      if (activation === 'silu') kernels.siluMultiplyBackward(back);
+      else kernels.geluMultiplyBackward(back);
       gateUp.gradient = gateUp.at;
       gateUp.at = 0;
       this.#arena.giveBack(dout);

@@ -18,6 +18,12 @@ const GOLDEN = 'test/golden/engine';
 const SHARED = '../shared';
 const LORA = { rank: 3, alpha: 7, targets: ['q_proj', 'v_proj', 'o_proj', 'up_proj', 'down_proj'] };
 
+const LORAS: Readonly<Record<string, TrainingOptions['lora']>> = {
+  'llama-lora': LORA,
+  'phi3-lora': { ...LORA, targets: ['qkv_proj', 'gate_up_proj', 'down_proj'] },
+};
+const FAMILIES = ['llama', 'qwen2', 'qwen3', 'mistral', 'gemma2', 'gemma3_text', 'phi3'];
+
 const kernels = new Map<string, Kernels>();
 let directory: string;
 beforeAll(async () => {
@@ -49,12 +55,13 @@ function withEngine<T>(options: TrainingOptions, use: (engine: TrainingEngine) =
 
 function openGolden(golden: EngineGolden, name: string, on: Kernels, more: Partial<TrainingOptions> = {}) {
   const options = { model: golden.directory, valueHead: golden.names.includes('value'), ...more };
-  const engine = new TrainingEngine(on, name === 'llama-lora' ? { ...options, lora: LORA } : options);
-  if (name === 'llama-lora') engine.load(join(golden.directory, 'adapter'));
+  const lora = LORAS[name];
+  const engine = new TrainingEngine(on, lora ? { ...options, lora } : options);
+  if (lora) engine.load(join(golden.directory, 'adapter'));
   return engine;
 }
 
-describe.each(['llama', 'qwen2', 'qwen3', 'llama-lora', 'llama-yarn'])(
+describe.each([...FAMILIES, ...Object.keys(LORAS), 'llama-yarn'])(
   '%s agrees with torch in float64',
   (name) => {
     const golden = readEngineGolden(join(GOLDEN, name));

@@ -19,7 +19,7 @@ import {
 } from '../model/files.ts';
 import type { ParameterStore } from '../model/parameters.ts';
 import { type WeightSpec, weightSpecs } from '../model/weights.ts';
-import { LORA_TARGETS, type LoraOptions, loraSpecs, peftConfigJson, peftName, readAdapter } from './lora.ts';
+import { type LoraOptions, linearNames, loraSpecs, peftConfigJson, peftName, readAdapter } from './lora.ts';
 import type { TrainingOptions } from './training-options.ts';
 
 export interface TrainingState {
@@ -110,7 +110,7 @@ export function readValueHead(directory: string, state: TrainingState, when: 'al
 function loadAdapter(directory: string, config: ModelConfig, lora: LoraOptions, store: ParameterStore): void {
   const adapter = readAdapter(directory, config);
   const shape = ({ rank, alpha, targets }: LoraOptions) =>
-    `rank ${rank}, alpha ${alpha}, targets ${[...(targets ?? LORA_TARGETS)].sort().join(' ')}`;
+    `rank ${rank}, alpha ${alpha}, targets ${[...(targets ?? linearNames(config))].sort().join(' ')}`;
   if (shape(adapter.options) !== shape(lora)) {
     throw new ConfigError(
       `${directory}: its adapter has ${shape(adapter.options)}; the trainer was opened with ${shape(lora)}`,
@@ -125,7 +125,7 @@ export function adapterOf({ config, options, extra }: TrainingState): AdapterWei
   if (!lora || !extra) throw new TrainerError('the trainer was opened without lora; it has no adapter');
   const tensors = loraSpecs(config, lora).map((spec) => tensorOf(extra, spec));
   return {
-    config: peftConfigJson(lora, model),
+    config: peftConfigJson(config, lora, model),
     tensors: new Map(tensors.map(({ name, ...tensor }) => [peftName(name), tensor])),
   };
 }

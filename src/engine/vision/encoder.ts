@@ -113,7 +113,7 @@ export class VisionEncoder {
     tape.rotate(qkv, layout, around.positions, around.rope);
     const middle = tape.linear(tape.attention(qkv, qkv, layout, rows), block.out, x);
     const gateUp = tape.linear(tape.norm(tape.share(middle), block.norm2, EPSILON), block.gateUp);
-    return tape.linear(tape.swiglu(gateUp), block.down, middle);
+    return tape.linear(tape.gate(gateUp, 'silu'), block.down, middle);
   }
 
   /** The patches of all images in the heap, in the encoder's order. */

@@ -15,7 +15,7 @@ TOKENS = 24
 
 for name in sys.argv[1:]:
     folder = os.path.join(HERE, name)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float64)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float64, attn_implementation="eager")
     ids = list(PROMPT)
     margins = []
     with torch.no_grad():

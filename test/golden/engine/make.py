@@ -1,6 +1,7 @@
 """Goldens for the embedded engine, by PyTorch and transformers in float64.
 
     python make.py OUT --family llama --seed 1 [--shards] [--precision bfloat16] [--value-head] [--lora] [--random-shape] [--rope yarn]
+    Families: llama, qwen2, qwen3, mistral, gemma2, gemma3_text, phi3. The last four have windows shorter than their rows.
 
 Writes a model folder (saved by transformers), golden.json (rows, output gradients, outputs, loss) and the gradient of
 every parameter and its value after one clipped AdamW step, as float32 safetensors. With --lora, an adapter by PEFT.
@@ -26,10 +27,10 @@ if a.random_shape:
                  num_attention_heads=kv * rng.choice([1, 2, 4]), num_key_value_heads=kv, intermediate_size=rng.randint(8, 150),
                  max_position_embeddings=256, rms_norm_eps=rng.choice([1e-5, 1e-6]))
     lengths = [rng.randint(2, 150) for _ in range(rng.randint(1, 6))]
-tied = rng.random() < 0.5 if a.random_shape else a.family != "llama"
+tied = rng.random() < 0.5 if a.random_shape else a.family not in ("llama", "mistral", "phi3")
 theta = rng.choice([1000.0, 10000.0, 1e6])
-kind = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}[a.family]
-if a.family == "qwen2":  # its head size is always hidden / heads
+kind = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "mistral": "Mistral", "gemma2": "Gemma2", "gemma3_text": "Gemma3", "phi3": "Phi3"}[a.family]
+if a.family in ("qwen2", "phi3"):  # its head size is always hidden / heads
     head = 2 * max(1, shape["hidden_size"] // (2 * shape["num_attention_heads"]))
     shape["hidden_size"] = head * shape["num_attention_heads"]
 else:
@@ -37,13 +38,25 @@ else:
 rope = {"linear": {"factor": 3.0}, "yarn": {"factor": 4.0, "original_max_position_embeddings": 16},
         "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}
 scaling = {} if a.rope == "default" else {"rope_parameters": {"rope_type": a.rope, "rope_theta": theta, **rope[a.rope]}}
-config = getattr(transformers, kind + "Config")(**shape, **(scaling or {"rope_theta": theta}), tie_word_embeddings=tied,
-                                                 bos_token_id=None, eos_token_id=None, pad_token_id=None)
+window = rng.randint(1, 40) if a.random_shape else 7
+own = {"mistral": {"sliding_window": window}, "phi3": {"sliding_window": window, "original_max_position_embeddings": shape["max_position_embeddings"]},
+       # Caps small enough to bend most scores.
+       "gemma2": {"sliding_window": window, "query_pre_attn_scalar": 12, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.5}}.get(a.family, {})
+if a.family == "gemma3_text":
+    if not a.random_shape: shape["num_hidden_layers"] = 3
+    types = ["full_attention" if layer % 3 == 1 else "sliding_attention" for layer in range(shape["num_hidden_layers"])]
+    own = {"sliding_window": window, "query_pre_attn_scalar": 12, "layer_types": types}
+    scaling = {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 1e6},
+                                   "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}
+config = getattr(transformers, (kind + "Text" if kind == "Gemma3" else kind) + "Config")(
+    **shape, **own, **(scaling or {"rope_theta": theta}), tie_word_embeddings=tied, bos_token_id=None, eos_token_id=None, pad_token_id=None)
 config._attn_implementation = "eager"
 model = getattr(transformers, kind + "ForCausalLM")(config).double()
 with torch.no_grad():
     for name, value in model.named_parameters():
         if name.endswith("bias"): value.normal_(0, 0.3)
+        # What layers add outweighs a tied embedding, else a greedy reply repeats its last token.
+        elif a.family.startswith("gemma") and "norm" in name: value.normal_(2 if "layers" in name and "post_" in name else 0, 0.2)
         elif "norm" in name: value.normal_(1, 0.2)
         else: value.normal_(0, value.shape[1] ** -0.5)
 # Only parameters are rounded: a cast of the model would round its rotary frequencies too.
@@ -62,9 +75,10 @@ if a.value_head:
                   "value_head.bias": torch.nn.Parameter(torch.randn(1, dtype=torch.float32).double())}
     os.makedirs(f"{a.out}/trainer", exist_ok=True)
     save("trainer/value_head.safetensors", value_head)
+TARGETS = ["qkv_proj", "gate_up_proj", "down_proj"] if a.family == "phi3" else ["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"]
 if a.lora:
     import peft
-    model = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"],
+    model = peft.get_peft_model(model, peft.LoraConfig(r=3, lora_alpha=7, target_modules=TARGETS,
                                                        task_type="CAUSAL_LM"))
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -81,8 +95,9 @@ for index, length in enumerate(lengths):
     ids = ids[:length]
     targets = [0] + [int(rng.random() < 0.7) for _ in ids[1:]]
     base = model.model if a.lora else model
-    hidden = base.model(input_ids=torch.tensor([ids])).last_hidden_state[0, :-1]
-    logp = torch.log_softmax(base.lm_head(hidden) / temperature, -1)
+    result = base(input_ids=torch.tensor([ids]), output_hidden_states=True)
+    hidden = result.hidden_states[-1][0, :-1]
+    logp = torch.log_softmax(result.logits[0, :-1] / temperature, -1)
     out = {"logprob": logp[range(len(ids) - 1), ids[1:]], "entropy": -(logp.exp() * logp).sum(-1), "sumSquares": (2 * logp).exp().sum(-1)}
     if value_head: out["value"] = (hidden @ value_head["value_head.weight"].T + value_head["value_head.bias"])[:, 0]
     grad = {k: [0.0] + [round(rng.uniform(-1, 1), 3) * t for t in targets[1:]] for k in out}
