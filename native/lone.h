@@ -2,7 +2,7 @@
 // end, all heads of the tile, and a vector of it serves the whole group of query heads, and of all members where the
 // block is shared. While a line is used, the same line of a later block is fetched. The sums are the chains of `attend`.
 
-enum { PANEL_LANES = PANEL / LANES, LINE = 16, FEW_ROWS = 4 };
+enum { PANEL_LANES = PANEL / LANES, FEW_ROWS = 4 };
 #define FETCH(address) __builtin_prefetch(address, 0, 2) /* into the second-level cache */
 
 // Panels that few rows take at once, so that there are chains enough to hide the latency of one.

@@ -4,7 +4,7 @@
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
-enum { DEPTH_BLOCK = 256 };
+enum { DEPTH_BLOCK = 256, LINE = 16 }; // LINE: floats of a cache line
 
 // Constants, for arrays whose used part the always-inlined tiles keep in registers.
 enum { MOST_ROWS = TILE_ROWS, MOST_VECTORS = 4 * TILE_VECTORS, MOST_PANELS = 4 };
@@ -14,6 +14,9 @@ INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *
                  const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
   vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) {
+    // What is only written is fetched too: it is there when the products are.
+    __builtin_prefetch(c + i * cStep, 1);
+    if (VECTORS * LANES > LINE) __builtin_prefetch(c + i * cStep + VECTORS * LANES - 1, 1);
     UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = fresh ? (vec){0} : load(c + i * cStep + v * LANES);
   }
   for (int64_t p = 0; p < depth; p++) {
@@ -340,7 +343,7 @@ typedef struct {
 } GradientJob;
 
 // A chunk is a block of dw. Both factors are packed by blocks of DEPTH_BLOCK tokens into the thread's scratch.
-enum { GRADIENT_COLUMNS = 256, GRADIENT_ROWS = 96 };
+enum { GRADIENT_COLUMNS = 256, GRADIENT_ROWS = 96, AHEAD_ROWS = 8 };
 
 static void gradient_chunk(void *data, int64_t chunk, int thread) {
   GradientJob *job = data;
@@ -349,38 +352,36 @@ static void gradient_chunk(void *data, int64_t chunk, int thread) {
   const int64_t column = chunk % job->panelChunks * job->panelStep * TILE_WIDTH;
   const int64_t columnEnd = least(job->k, column + job->panelStep * TILE_WIDTH);
   for (int64_t begin = 0; begin < job->m; begin += DEPTH_BLOCK) {
-    int64_t depth = least(DEPTH_BLOCK, job->m - begin);
-    for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
-      float *to = packedX + (first - column) * depth;
-      int64_t width = least(TILE_WIDTH, job->k - first);
-      for (int64_t p = 0; p < depth; p++) {
-        const float *from = job->x + (begin + p) * job->xStride + first;
-        if (width == TILE_WIDTH) {
-          UNROLL for (int v = 0; v < TILE_VECTORS; v++)
-            store(to + p * TILE_WIDTH + v * LANES, load(from + v * LANES));
-        } else
-          for (int64_t j = 0; j < TILE_WIDTH; j++) to[p * TILE_WIDTH + j] = j < width ? from[j] : 0;
+    const int64_t depth = least(DEPTH_BLOCK, job->m - begin), yStep = depth * TILE_ROWS + LANES;
+    for (int64_t p = 0; p < depth; p++) {
+      const float *x = job->x + (begin + p) * job->xStride, *dy = job->dy + (begin + p) * job->dyStride;
+      if (begin + p + AHEAD_ROWS < job->m) {
+        for (int64_t j = column; j < columnEnd; j += LINE) __builtin_prefetch(x + AHEAD_ROWS * job->xStride + j);
+        for (int64_t j = row; j < rowEnd; j += LINE) __builtin_prefetch(dy + AHEAD_ROWS * job->dyStride + j);
       }
-    }
-    for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
-      float *to = packedY + (i - row) * depth;
-      int64_t count = least(TILE_ROWS, rowEnd - i);
-      const float *from = job->dy + begin * job->dyStride + i;
-      // Whole vectors where the row has them: what is written too far, the next step writes again.
-      enum { VECTORS = (TILE_ROWS + LANES - 1) / LANES };
-      if (i + VECTORS * LANES <= job->n)
-        for (int64_t p = 0; p < depth; p++)
-          UNROLL for (int v = 0; v < VECTORS; v++)
-            store(to + p * TILE_ROWS + v * LANES, load(from + p * job->dyStride + v * LANES));
-      else
-        for (int64_t p = 0; p < depth; p++)
-          for (int64_t j = 0; j < count; j++) to[p * TILE_ROWS + j] = from[p * job->dyStride + j];
+      for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
+        float *to = packedX + (first - column) * depth + p * TILE_WIDTH;
+        int64_t width = least(TILE_WIDTH, job->k - first);
+        if (width == TILE_WIDTH) {
+          UNROLL for (int v = 0; v < TILE_VECTORS; v++) store(to + v * LANES, load(x + first + v * LANES));
+        } else
+          for (int64_t j = 0; j < TILE_WIDTH; j++) to[j] = j < width ? x[first + j] : 0;
+      }
+      for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
+        // Whole vectors where the row has them: what is written too far, the next row writes again.
+        enum { VECTORS = (TILE_ROWS + LANES - 1) / LANES };
+        float *to = packedY + (i - row) / TILE_ROWS * yStep + p * TILE_ROWS;
+        if (i + VECTORS * LANES <= job->n)
+          UNROLL for (int v = 0; v < VECTORS; v++) store(to + v * LANES, load(dy + i + v * LANES));
+        else
+          for (int64_t j = 0; j < least(TILE_ROWS, rowEnd - i); j++) to[j] = dy[i + j];
+      }
     }
     for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
       const float *b = packedX + (first - column) * depth;
       int64_t width = least(TILE_WIDTH, job->k - first);
       for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
-        const float *a = packedY + (i - row) * depth;
+        const float *a = packedY + (i - row) / TILE_ROWS * yStep;
         int64_t count = least(TILE_ROWS, rowEnd - i);
         float *c = job->dw + i * job->dwStride + first;
         if (width == TILE_WIDTH) byColumn[count](depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
