@@ -1,20 +1,27 @@
-"""Speed and memory of updates on this machine: `python -m rollcall_torch.bench --model DIR --tokens 16384 [--compile]`.
+"""Speed and memory of updates on this machine: `python -m rollcall_torch.bench --model DIR --tokens 16384 [--fused]`.
 
-Groups of attempts with a shared prompt are made from random ids. The last line is JSON. Utilisation counts
+Groups of attempts with a shared prompt are made from random ids. `--shape 1.5B` takes random weights instead of a model's.
+`--profile` adds a table of the time by kind of kernel. The last line is JSON. Utilisation counts
 6 · parameters · computed tokens over the time of forward, backward and step; recomputation is not counted.
 """
 
 import argparse
+import atexit
 import json
+import shutil
+import tempfile
 import time
 
 import numpy as np
 import torch
+from transformers import AutoModelForCausalLM
 
 from .adam import AdamOptions
 from .dealing import computed_tokens
 from .group import Group
+from .memory_table import SHAPES, config_of
 from .model import ModelOptions
+from .profile import profiled, table
 from .rows import Row
 from .trainer import Trainer
 
@@ -23,7 +30,8 @@ ADAM = AdamOptions(1e-6, 0.9, 0.999, 1e-8, 0.0, 1.0)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--model", help="a folder in the Hugging Face layout")
+    parser.add_argument("--shape", choices=SHAPES, help="random weights of Qwen2.5's shape, where there is no model")
     parser.add_argument("--tokens", type=int, default=16384, help="computed in one micro-batch")
     parser.add_argument("--batches", type=int, default=4, help="micro-batches of one step")
     parser.add_argument("--steps", type=int, default=3, help="timed steps, after one that is not")
@@ -32,14 +40,20 @@ def main() -> None:
     parser.add_argument("--attempts", type=int, default=8)
     parser.add_argument("--recompute", type=float, default=1.0)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--profile", action="store_true", help="one more step, and where its time went")
     parser.add_argument("--attention")
     parser.add_argument("--peak-teraflops", type=float, default=989, help="of the device in the precision of computing")
     options = parser.parse_args()
+    if (options.model is None) == (options.shape is None):
+        parser.error("one of --model and --shape is needed")
     group = Group("cuda" if torch.cuda.is_available() else "cpu")
+    folder = options.model or random_model(options.shape, group.device)
     given = {
-        "path": options.model,
+        "path": folder,
         "recompute": options.recompute,
         "compile": options.compile,
+        "fused": options.fused,
         "attention": options.attention,
     }
     trainer = Trainer(ModelOptions.parse({**given, "tokens": 2 * options.tokens}), group, print)
@@ -50,6 +64,8 @@ def main() -> None:
     for _ in range(options.steps + 1):
         seconds.append(take_step(trainer, batches))
         print(json.dumps(seconds[-1]), flush=True)
+    if options.profile:
+        print(table(profiled(lambda: take_step(trainer, batches), group.device)), flush=True)
     timed = seconds[1:]
     whole = float(np.median([sum(parts.values()) for parts in timed]))
     on_cuda = group.device.type == "cuda"
@@ -58,6 +74,9 @@ def main() -> None:
             {
                 "device": torch.cuda.get_device_name() if on_cuda else "cpu",
                 "attention": trainer.way,
+                "fused": options.fused,
+                "compile": options.compile,
+                "recompute": options.recompute,
                 "parameters": trainer.parameters,
                 "tokensPerMicroBatch": computed // len(batches),
                 "secondsPerStep": round(whole, 4),
@@ -69,6 +88,15 @@ def main() -> None:
         )
     )
     group.close()
+
+
+def random_model(shape: str, device: torch.device) -> str:
+    """A folder with a model of that shape: every size is a real one's, no weight is."""
+    folder = tempfile.mkdtemp(prefix="rollcall-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with torch.device(device):
+        AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.bfloat16).save_pretrained(folder)
+    return folder
 
 
 def make_rows(random: np.random.Generator, options: argparse.Namespace, vocabulary: int) -> list[Row]:

@@ -6,6 +6,7 @@ ever kept. With l = logits / T, p = softmax(l), H = −Σ p log p and S = Σ p²
     ∂ log p_y / ∂l = 1_y − p      ∂H / ∂l = −p (log p + H)      ∂S / ∂l = 2 p (p − S)
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,19 +17,29 @@ CHUNK_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 22}
 
 class TargetOutputs(torch.autograd.Function):
     """logprob, entropy and Σπ² [targets] of states [targets, hidden] under a head [vocabulary, hidden]. Entropy and Σπ²
-    are zeros where `spread` is false: they cost further passes over the logits."""
+    are zeros where `spread` is false: they cost further passes over the logits. `fused` takes one pass for all (kernels.py)."""
 
     @staticmethod
-    def forward(ctx: Any, states: torch.Tensor, weight: torch.Tensor, ids: torch.Tensor, temperature: float, spread: bool):
+    def forward(
+        ctx: Any,
+        states: torch.Tensor,
+        weight: torch.Tensor,
+        ids: torch.Tensor,
+        temperature: float,
+        spread: bool,
+        fused: bool = False,
+    ):
         count = len(ids)
         results = [torch.zeros(count, device=states.device) for _ in range(4)]
         compute = outputs_of if spread else logprobs_of
+        if fused:
+            compute = partial(fused_head().fused_outputs, spread=spread)
         for rows in chunks(count, weight):
             for result, part in zip(results, compute(logits_of(states[rows], weight), ids[rows], temperature)):
                 result[rows] = part
         logsumexp, logprob, entropy, squares = results
         ctx.save_for_backward(states, weight, ids, logsumexp, entropy, squares)
-        ctx.temperature = temperature
+        ctx.temperature, ctx.fused = temperature, fused
         ctx.set_materialize_grads(False)
         return logprob, entropy, squares
 
@@ -43,18 +54,40 @@ class TargetOutputs(torch.autograd.Function):
         by_weight = torch.zeros(weight.shape, device=weight.device) if ctx.needs_input_grad[1] else None
         for rows in chunks(len(ids), weight):
             logits = logits_of(states[rows], weight)
-            if spread:
-                given = (entropy[rows], squares[rows], by_logprob[rows], by_entropy[rows], by_squares[rows])
-                by_logits = gradient_of(logits, ctx.temperature, logsumexp[rows], *given)
-            else:
-                by_logits = gradient_by_logprob(logits, ctx.temperature, logsumexp[rows], by_logprob[rows])
-            hit = (by_logprob[rows] / ctx.temperature).unsqueeze(1)
-            by_logits = by_logits.scatter_add_(1, ids[rows].unsqueeze(1), hit).to(weight.dtype)
+            given = (entropy[rows], squares[rows], by_logprob[rows], by_entropy[rows], by_squares[rows])
+            by_logits = gradient_by_logits(ctx, logits, ids[rows], logsumexp[rows], given, spread, weight.dtype)
             if by_states is not None:
                 by_states[rows] = by_logits @ weight
             if by_weight is not None:
                 by_weight += by_logits.t() @ states[rows]
-        return by_states, None if by_weight is None else by_weight.to(weight.dtype), None, None, None
+        return by_states, None if by_weight is None else by_weight.to(weight.dtype), None, None, None, None
+
+
+def gradient_by_logits(
+    ctx: Any,
+    logits: torch.Tensor,
+    ids: torch.Tensor,
+    logsumexp: torch.Tensor,
+    given: tuple[torch.Tensor, ...],
+    spread: bool,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """`given`: entropy, Σπ², and dL by log-prob, entropy and Σπ²."""
+    if ctx.fused:
+        return fused_head().fused_gradients(logits, ids, ctx.temperature, logsumexp, *given, spread=spread, dtype=dtype)
+    by_logprob = given[2]
+    if spread:
+        by_logits = gradient_of(logits, ctx.temperature, logsumexp, *given)
+    else:
+        by_logits = gradient_by_logprob(logits, ctx.temperature, logsumexp, by_logprob)
+    hit = (by_logprob / ctx.temperature).unsqueeze(1)
+    return by_logits.scatter_add_(1, ids.unsqueeze(1), hit).to(dtype)
+
+
+def fused_head() -> Any:
+    from . import kernels  # Triton is not on every machine
+
+    return kernels
 
 
 def logits_of(states: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -24,9 +24,9 @@ MEASURED = {1.0: 32.3, 0.0: 80.7}
 LORA = LoraOptions.parse({"rank": 32, "alpha": 32})
 
 
-def need_of(shape: str, ranks: int, recompute: float = 1.0, lora: LoraOptions | None = None) -> MemoryNeed:
+def config_of(shape: str) -> Qwen2Config:
     hidden, layers, intermediate, heads, key_heads, vocabulary, tied = SHAPES[shape]
-    config = Qwen2Config(
+    return Qwen2Config(
         hidden_size=hidden,
         num_hidden_layers=layers,
         intermediate_size=intermediate,
@@ -35,6 +35,10 @@ def need_of(shape: str, ranks: int, recompute: float = 1.0, lora: LoraOptions | 
         vocab_size=vocabulary,
         tie_word_embeddings=tied,
     )
+
+
+def need_of(shape: str, ranks: int, recompute: float = 1.0, lora: LoraOptions | None = None) -> MemoryNeed:
+    config = config_of(shape)
     with torch.device("meta"):
         causal = AutoModelForCausalLM.from_config(config)
         if lora:
@@ -42,7 +46,7 @@ def need_of(shape: str, ranks: int, recompute: float = 1.0, lora: LoraOptions | 
     trained = sum(p.numel() for p in causal.parameters() if p.requires_grad)
     total = sum(p.numel() for p in causal.parameters())
     one_layer = sum(p.numel() for p in causal.base_model.layers[0].parameters())
-    counts = ParameterCounts(trained, total - trained, one_layer, total - layers * one_layer)
+    counts = ParameterCounts(trained, total - trained, one_layer, total - config.num_hidden_layers * one_layer)
     options = ModelOptions(path="", recompute=recompute, lora=lora)
     return memory_need(config, counts, options, ranks, BFLOAT16, CHUNK_LOGITS)
 

@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 from . import attention
 from .errors import ConfigError
+from .fused import check_fused, fuse
 from .group import Group
 from .head import LOGIT_OUTPUTS, TargetOutputs, compile_head
 from .lora import LoraOptions, add_adapters
@@ -37,6 +38,8 @@ class ModelOptions:
     # Parameters, gradients and optimizer state in the memory of the host; costs transfers in every pass.
     offload: bool = False
     compile: bool = False
+    # Norms, gates and the head's passes by kernels of their own (fused.py, kernels.py).
+    fused: bool = False
     attention: str | None = None
     # What weight decay acts on: `all` parameters, or `matrices`.
     decay: str = "all"
@@ -65,9 +68,10 @@ class ModelOptions:
 class Scorer(nn.Module):
     """The causal model and an optional value head. Its forward is one micro-batch."""
 
-    def __init__(self, causal: nn.Module, value_head: bool):
+    def __init__(self, causal: nn.Module, value_head: bool, fused: bool = False):
         super().__init__()
         self.causal = causal
+        self.fused = fused
         if value_head:
             self.value_head = nn.Linear(causal.config.get_text_config().hidden_size, 1)
 
@@ -81,7 +85,7 @@ class Scorer(nn.Module):
         if any(name in LOGIT_OUTPUTS for name in outputs):
             head = self.causal.get_output_embeddings().weight
             spread = "entropy" in outputs or "sumSquares" in outputs
-            parts = TargetOutputs.apply(states, head, batch.target_ids, temperature, spread)
+            parts = TargetOutputs.apply(states, head, batch.target_ids, temperature, spread, self.fused)
             results.update(zip(LOGIT_OUTPUTS, parts))
         if "value" in outputs:
             weight, bias = self.value_head.weight.float(), self.value_head.bias.float()
@@ -168,11 +172,14 @@ def build(options: ModelOptions, group: Group) -> Scorer:
     ways = {"text_config": attention.NAME, "vision_config": "sdpa"} if sees else attention.NAME
     with torch.device("meta"):
         causal = kind.from_config(config, dtype=torch.float32, attn_implementation=ways, **experts)
-        scorer = Scorer(causal, options.value_head)
+        scorer = Scorer(causal, options.value_head, options.fused)
         if options.lora:
             add_adapters(causal, options.lora)
     if getattr(causal.get_output_embeddings(), "bias", None) is not None:
         raise ConfigError(f"{options.path}: an output head with a bias is not implemented")
+    if options.fused:
+        check_fused(group.device)
+        fuse(causal)
     if not options.trainable:
         scorer.requires_grad_(False)
     scorer.eval()
@@ -216,9 +223,13 @@ def shard(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, comp
             if any(True for _ in module.buffers(recurse=False)):
                 causal._init_weights(module)
     for module in scorer.modules():
-        if isinstance(module, FSDPModule):
+        if not isinstance(module, FSDPModule):
+            continue
+        if group.size > 1:
             module.set_gradient_divide_factor(1.0)  # gradients of ranks are summed, never averaged
             module.set_force_sum_reduction_for_comms(True)
+        else:  # nothing to divide, which would be one more pass over the gradient; copies serve all micro-batches of a step
+            module.set_reshard_after_backward(False)
     if options.compile and group.device.type == "cuda":
         compile_head()
 

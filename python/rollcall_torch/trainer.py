@@ -111,20 +111,24 @@ class Trainer:
         return self.adam.step(options)
 
     def publish(self, directory: str, adapter: bool) -> None:
+        reshard(self.scorer)
         checkpoint.publish(directory, adapter, self.scorer, self.options, self.group)
 
     def push(self, servers: list[str], by: str, version: int) -> None:
+        reshard(self.scorer)
         if self.pushing is None or (self.pushing.servers, self.pushing.by) != (servers, by):
             self.pushing = Push(servers, by, self.group)
         self.pushing.send(merged(self.scorer, compute_precision(self.options, self.group)), version)
 
     def save(self, directory: str) -> None:
+        reshard(self.scorer)
         checkpoint.save(directory, self.scorer, self.adam, self.options, self.group)
 
     def start_save(self, directory: str) -> None:
         """Writes what `save` would while later calls are executed; `saved` tells when it is there."""
         if self.saving is not None:
             self.saving.wait()
+        reshard(self.scorer)
         self.saving = checkpoint.start_save(directory, self.scorer, self.adam, self.options, self.group)
 
     def saved(self) -> bool:

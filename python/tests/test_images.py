@@ -74,6 +74,7 @@ def test_outputs_gradients_and_a_step_of_a_model_that_sees_agree_with_float64(ho
     for output, expected in golden.outputs.items():
         assert relative_error(outputs[output], expected) < 2e-5, output
     trainer.backward(number, golden.gradients)
+    reshard(trainer.scorer)
     found = stored(trainer, lambda p: p.grad)
     for parameter, expected in golden.gradient.items():
         assert relative_error(found[parameter], expected) < 2e-4, parameter

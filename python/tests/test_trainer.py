@@ -12,7 +12,7 @@ from golden import GOLDEN, LORA, NAMES, Golden, read_golden, relative_error
 from rollcall_torch.adam import AdamOptions
 from rollcall_torch.errors import Abandoned, ConfigError, TrainerError
 from rollcall_torch.group import Group
-from rollcall_torch.model import ModelOptions
+from rollcall_torch.model import ModelOptions, reshard
 from rollcall_torch.rows import Row
 from rollcall_torch.trainer import Trainer
 from rollcall_torch.weights import full, named_parameters
@@ -33,6 +33,7 @@ def opened(golden: Golden, name: str, group: Group, **more) -> Trainer:
 
 
 def gradients_of(trainer: Trainer) -> dict[str, np.ndarray]:
+    reshard(trainer.scorer)
     return {name: full(p.grad).numpy() for name, p in named_parameters(trainer.scorer) if p.grad is not None}
 
 
