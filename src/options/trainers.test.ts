@@ -5,6 +5,8 @@ test('a trainer is made by its name, with its own options', () => {
   const options = { threads: 2, lora: { rank: 8, alpha: 16, targets: ['q_proj'] } };
   expect(assembleTrainer({ name: 'embedded', options }).name).toBe('embedded');
   expect(assembleTrainer({ name: 'torch', options: { ranks: 2, compile: true } }).name).toBe('torch');
+  const pushing = { push: ['http://127.0.0.1:8000'], pushBy: 'group', fused: true };
+  expect(assembleTrainer({ name: 'torch', options: pushing }).name).toBe('torch');
   const rented = { url: 'http://127.0.0.1:8000', model: 'Qwen/Qwen3-8B', server: 'skyrl-jax' };
   expect(assembleTrainer({ name: 'tinker', options: rented }).servers?.name).toBe('tinker');
 });

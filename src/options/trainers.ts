@@ -5,7 +5,7 @@ import { ConfigError } from '../errors.ts';
 import { SERVER_NAMES } from '../tinker/known-servers.ts';
 import { tinker } from '../tinker/tinker.ts';
 import { ADVANTAGE_LOSSES } from '../tinker/wire.ts';
-import { torch } from '../torch/torch.ts';
+import { type TorchOptions, torch } from '../torch/torch.ts';
 import type { TrainerFactory } from '../training/trainer.ts';
 
 interface NamedTrainer<O> {
@@ -57,17 +57,19 @@ const TRAINERS: Readonly<Record<string, ReturnType<typeof named>>> = {
       recompute: z.number().min(0).max(1).exactOptional(),
       offload: z.boolean().exactOptional(),
       compile: z.boolean().exactOptional(),
+      fused: z.boolean().exactOptional(),
       attention: z.enum(['flash', 'varlen', 'rows']).exactOptional(),
       decay: z.enum(['all', 'matrices']).exactOptional(),
       tokensPerRank: z.int().min(1).exactOptional(),
       weightsDirectory: z.string().exactOptional(),
       send: z.enum(['weights', 'adapter']).exactOptional(),
       push: z.array(z.string()).min(1).exactOptional(),
+      pushBy: z.enum(['memory', 'group', 'sglang']).exactOptional(),
       restarts: z.int().min(0).exactOptional(),
       startSeconds: z.number().positive().exactOptional(),
       secondsPerCall: z.number().positive().exactOptional(),
       secondsPerExchange: z.number().positive().exactOptional(),
-    }),
+    } satisfies Record<Exclude<keyof TorchOptions, 'clock' | 'log'>, z.ZodType>),
     create: torch,
   }),
   tinker: named({

@@ -46,6 +46,8 @@ export interface TorchOptions {
   readonly offload?: boolean;
   /** Layers and head by `torch.compile`: faster after the first minutes. */
   readonly compile?: boolean;
+  /** Norms, gates and the head's passes by Triton kernels that read their inputs once; on a GPU only. */
+  readonly fused?: boolean;
   readonly attention?: 'flash' | 'varlen' | 'rows';
   readonly decay?: 'all' | 'matrices';
   /** Tokens that one rank computes at once; default by the memory that is free. */
@@ -150,7 +152,7 @@ function nameFor(role: string, open: ReadonlyMap<string, string>): string {
 }
 
 function openOptions(options: TorchOptions, role: string, path: string, valueHead: boolean) {
-  const { lora, precision, recompute, offload, compile, attention, decay, tokensPerRank } = options;
+  const { lora, precision, recompute, offload, compile, fused, attention, decay, tokensPerRank } = options;
   return {
     path,
     trainable: role !== 'reference',
@@ -160,6 +162,7 @@ function openOptions(options: TorchOptions, role: string, path: string, valueHea
     ...(recompute === undefined ? {} : { recompute }),
     ...(offload === undefined ? {} : { offload }),
     ...(compile === undefined ? {} : { compile }),
+    ...(fused === undefined ? {} : { fused }),
     ...(attention === undefined ? {} : { attention }),
     ...(decay === undefined ? {} : { decay }),
     ...(tokensPerRank === undefined ? {} : { tokens: tokensPerRank }),

@@ -77,19 +77,18 @@ function sameStrategy(key: string): VerlRow {
   return { ...row, kind: 'not yet', to: [], note: `follows ${ACTOR}.strategy; megatron: not yet` };
 }
 
-/** On is an offload of everything; off leaves it to the other keys. */
-function offload(key: string): VerlRow {
+/** Several of verl's keys turn one option on; off leaves it to the others. */
+function turnsOn(key: string, name: 'offload' | 'fused', note: string): VerlRow {
+  const path = `trainer.options.${name}`;
   return onTorch(
     means(
       key,
-      'trainer.options.offload',
+      path,
       flag,
       [true, false],
       (on) =>
-        on
-          ? { 'trainer.options.offload': true }
-          : { note: `${key}=false: nothing to do; it is off unless a key turns it on` },
-      { note: 'parameters, gradients and optimizer state go to host memory together' },
+        on ? { [path]: true } : { note: `${key}=false: nothing to do; it is off unless a key turns it on` },
+      { note },
     ),
   );
 }
@@ -173,7 +172,11 @@ export const TORCH_KEYS: readonly VerlRow[] = [
   ),
   torchOption(`${ACTOR}.use_torch_compile`, 'compile', flag, [true, false], (on) => on),
   ...['param_offload', 'optimizer_offload', 'offload_policy'].map((name) =>
-    offload(`${ACTOR}.fsdp_config.${name}`),
+    turnsOn(
+      `${ACTOR}.fsdp_config.${name}`,
+      'offload',
+      'parameters, gradients and optimizer state go to host memory together',
+    ),
   ),
   ...['dtype', 'mixed_precision.param_dtype'].map((name) => precision(`${ACTOR}.fsdp_config.${name}`)),
   noEffect(`${ACTOR}.fsdp_config.model_dtype`, 'trained weights, gradients and moments are float32', [
@@ -207,7 +210,7 @@ export const TORCH_KEYS: readonly VerlRow[] = [
     ),
   ),
   ...['use_liger', 'use_fused_kernels'].map((name) =>
-    noEffect(`${MODEL}.${name}`, 'trainer.options.compile fuses layers and head', [true, false]),
+    turnsOn(`${MODEL}.${name}`, 'fused', 'our own kernels for norms, gates and the head, on a GPU'),
   ),
   noEffect(
     `${MODEL}.enable_activation_offload`,
