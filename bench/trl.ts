@@ -39,6 +39,7 @@ const flags = readFlags(
     tokens: '16384',
     recompute: false,
     compile: false,
+    fused: false,
     /** Weights go through the memory of the GPU that trainer and server share. */
     push: false,
     /** Our requests without seeds, as TRL's are. */
@@ -86,6 +87,7 @@ async function runOurs(tasks: readonly Problem[]): Promise<Side> {
     trainer: torch({
       recompute: flags.recompute ? 1 : 0,
       compile: flags.compile,
+      fused: flags.fused,
       tokensPerRank: Number(flags.tokens),
       ...(flags.push && { push: urls }),
       ...(flags.device === 'cpu' && { device: 'cpu' }),
@@ -105,6 +107,7 @@ async function runOurs(tasks: readonly Problem[]): Promise<Side> {
   })) {
     const seconds = (performance.now() - began) / 1000;
     began = performance.now();
+    if (step === 0) continue; // the run is open, and nothing was done yet
     const tokens = metrics['sampled_tokens/total'] ?? Number.NaN;
     found.push({ seconds, tokens, reward: metrics['critic/score/mean'] ?? Number.NaN });
     console.log(JSON.stringify({ step, ...found.at(-1), ...timings(metrics) }));

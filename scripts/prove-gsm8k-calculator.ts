@@ -10,7 +10,13 @@ import { type Group, servers, type Tool, train } from 'rollcall';
 import { gateway, oneStepOff, synchronous } from 'rollcall/scheduling';
 import { torch } from 'rollcall/torch';
 import type { Problem } from '../recipes/gsm8k-calculator/problems.ts';
-import { type Measured, measure, trainOptions, warmStart } from '../recipes/gsm8k-calculator/recipe.ts';
+import {
+  type Measured,
+  measure,
+  solutionsInWords,
+  trainOptions,
+  warmStart,
+} from '../recipes/gsm8k-calculator/recipe.ts';
 import { brokenCalculator, solver } from '../recipes/gsm8k-calculator/solver.ts';
 import { readFlags } from './flags.ts';
 import { atLeast, atMost, conclude } from './verdict.ts';
@@ -30,6 +36,11 @@ const flags = readFlags(
     'without-tool': false,
     /** 0: all that can be made. */
     demonstrations: '0',
+    /**
+     * The model first solves so many training problems in words, and where it is right its own equations become the
+     * demonstration's calls: GSM8K's own solutions are terse, and so is a model that imitates them alone.
+     */
+    'own-words': '0',
     /** Test problems; 0: all 1,319. */
     test: '0',
     'skip-before': false,
@@ -37,7 +48,9 @@ const flags = readFlags(
     'warm-start': '',
     /** GRPO ends after so many, as after Ctrl-C, and is measured. */
     'most-minutes': '20',
+    'learning-rate': '4e-6',
     compile: false,
+    fused: false,
     recompute: '1',
     /** Tokens that the trainer computes at once. */
     tokens: '16384',
@@ -45,6 +58,8 @@ const flags = readFlags(
     push: false,
     /** Requests without seeds: vLLM draws for each seeded request alone. */
     unseeded: false,
+    /** `cpu` tries everything out without a GPU, with a small model and `--engine rollcall`. */
+    device: '',
   },
   { steps: '2', 'tasks-per-step': '4', demonstrations: '64', test: '16' },
 );
@@ -57,9 +72,11 @@ const mode = modes[flags.mode as keyof typeof modes];
 if (!mode) throw new Error(`--mode is ${flags.mode}; ${Object.keys(modes).join(' or ')} is needed`);
 const trainer = torch({
   compile: flags.compile,
+  fused: flags.fused,
   recompute: Number(flags.recompute),
   tokensPerRank: Number(flags.tokens),
   ...(flags.push && { push: urls }),
+  ...(flags.device === 'cpu' && { device: 'cpu' }),
 });
 const fleet = servers({ urls, engine: flags.engine, http: { seeds: !flags.unseeded } });
 
@@ -91,7 +108,21 @@ function computedTokens(groups: readonly Group<Problem>[]): number {
 }
 
 await mkdir(flags.runs, { recursive: true });
+/** Solutions of training problems by the model as it is, where they are asked for. */
+async function inWords(): Promise<Map<string, string> | undefined> {
+  const asked = Number(flags['own-words']);
+  if (asked === 0 || flags['without-tool'] || flags['warm-start']) return undefined;
+  const server = gateway(await fleet.open(flags.model));
+  try {
+    return await solutionsInWords(flags.model, server, asked);
+  } finally {
+    await server.close();
+  }
+}
+
 const imitationBegan = performance.now();
+const written = await inWords();
+if (written) say(`${written.size} training problems have a demonstration in the model's own words`);
 const warm =
   flags['warm-start'] ||
   (flags['without-tool'] && flags.model) ||
@@ -99,6 +130,8 @@ const warm =
     model: flags.model,
     runDir: join(flags.runs, `warm-start-${flags.seed}`),
     trainer,
+    seed: Number(flags.seed),
+    ...(written && { written }),
     ...(Number(flags.demonstrations) > 0 && { count: Number(flags.demonstrations) }),
     onStep: say,
   }));
@@ -112,6 +145,7 @@ const options = await trainOptions(
     seed: Number(flags.seed),
     steps: Number(flags.steps),
     tasksPerStep: Number(flags['tasks-per-step']),
+    learningRate: Number(flags['learning-rate']),
     mode: mode(),
     agent: agentOf(),
   },

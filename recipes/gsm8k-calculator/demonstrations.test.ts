@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { demonstration } from './demonstrations.ts';
+import { demonstration, ownDemonstration } from './demonstrations.ts';
 import { problemOf } from './problems.ts';
 import { answerOf } from './solver.ts';
 
@@ -27,6 +27,39 @@ test('a solution whose annotation is wrong, or whose answer no call gives, is no
   const unrelated = { question: 'q', answer: 'It is 2*3 = <<2*3=6>>6, so one more.\n#### 7' };
   expect(demonstration(problemOf(wrong))).toBeUndefined();
   expect(demonstration(problemOf(unrelated))).toBeUndefined();
+});
+
+const bakery = problemOf({
+  question: 'A baker makes 12 rolls an hour for 3 hours and sells half for $0.50 each. What does he earn?',
+  answer: '#### 9',
+});
+const callsOf = (written: string) =>
+  ownDemonstration(bakery, written)?.map((message) =>
+    message.role === 'assistant'
+      ? [message.content, message.toolCalls?.map((call) => call.arguments.expression)]
+      : [message.role, message.content],
+  );
+
+test("the model's own solution becomes the dialogue in which it had the tool", () => {
+  const written =
+    'First, the rolls he makes:\n\\[ 12 \\times 3 = 36 \\text{ rolls} \\]\nHe sells half of them, $36 / 2 = 18$ rolls.\n' +
+    'So he earns 18 × $0.50 = $9.\n\nThe answer is 9.';
+  expect(callsOf(written)?.slice(2)).toEqual([
+    ['First, the rolls he makes:\n\\[ 12 \\times 3 =', ['12 * 3']],
+    ['tool', '36'],
+    ['36 \\text{ rolls} \\]\nHe sells half of them, $36 / 2 =', ['36 / 2']],
+    ['tool', '18'],
+    ['18$ rolls.\nSo he earns 18 × $0.50 =', ['18 * 0.50']],
+    ['tool', '9'],
+    ['$9.\nThe answer is 9.', undefined],
+  ]);
+});
+
+test('a solution of the model that is wrong, miscalculates, or has no equation for the answer is none', () => {
+  expect(callsOf('12 * 3 = 36. The answer is 36.')).toBeUndefined();
+  expect(callsOf('12 * 3 = 38, half is 18, 18 * 0.5 = 9. The answer is 9.')).toBeUndefined();
+  expect(callsOf('12 * 3 = 36. Half of them at 50 cents make 9. The answer is 9.')).toBeUndefined();
+  expect(callsOf('With x = 3 it is 9. The answer is 9.')).toBeUndefined();
 });
 
 test('the answer is the number said to be it, else the last number', () => {

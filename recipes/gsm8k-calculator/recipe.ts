@@ -1,9 +1,9 @@
 /** The two stages of the recipe and how a model is measured, as functions of where it runs. */
-import { type Agent, evaluate, loadChatFormat, sft, type TrainOptions } from 'rollcall';
+import { type Agent, type Dataset, evaluate, loadChatFormat, sft, type TrainOptions } from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
 import type { InferenceServer, TrainerFactory } from 'rollcall/ports';
 import { oneStepOff } from 'rollcall/scheduling';
-import { demonstrations } from './demonstrations.ts';
+import { demonstrations, ownDemonstration } from './demonstrations.ts';
 import { type Problem, problems } from './problems.ts';
 import {
   correct,
@@ -25,8 +25,11 @@ export interface WarmStartOptions {
   readonly model: string;
   readonly runDir: string;
   readonly trainer: TrainerFactory;
+  readonly seed?: number;
   /** Demonstrations to imitate once; default all that can be made. */
   readonly count?: number;
+  /** Solutions in the model's own words, by question (`solutionsInWords`). */
+  readonly written?: ReadonlyMap<string, string>;
   readonly onStep?: (line: string) => void;
 }
 
@@ -35,10 +38,12 @@ export async function warmStart({
   model,
   runDir,
   trainer,
+  seed = 1,
   count,
+  written,
   onStep,
 }: WarmStartOptions): Promise<string> {
-  const shown = await demonstrations(await problems('train'), count ?? Number.POSITIVE_INFINITY);
+  const shown = await demonstrations(await problems('train'), count ?? Number.POSITIVE_INFINITY, written);
   const demonstrationsPerStep = Math.min(32, shown.length);
   const steps = Math.floor(shown.length / demonstrationsPerStep);
   let folder: string | undefined;
@@ -46,6 +51,7 @@ export async function warmStart({
     model,
     runDir,
     trainer,
+    seed,
     demonstrations: shown,
     demonstrationsPerStep,
     steps,
@@ -58,10 +64,25 @@ export async function warmStart({
   return folder!;
 }
 
+/** Those of the first `count` training problems that the model solves without a tool in a way that makes a demonstration. */
+export async function solutionsInWords(
+  model: string,
+  server: Pick<InferenceServer, 'generate'>,
+  count: number,
+): Promise<Map<string, string>> {
+  const all = await problems('train');
+  const tasks = all.take(Math.min(count, all.length));
+  const groups = await attempt(model, server, tasks, solver([]));
+  const tried = groups.flatMap(({ attempts }) => attempts.map(({ trajectory }) => trajectory));
+  const useful = tried.filter(({ task, text }) => ownDemonstration(task, text) !== undefined);
+  return new Map(useful.map(({ task, text }) => [task.question, text]));
+}
+
 export interface GrpoOptions {
   readonly seed?: number;
   readonly steps?: number;
   readonly tasksPerStep?: number;
+  readonly learningRate?: number;
   readonly mode?: TrainOptions<Problem>['mode'];
   readonly agent?: Agent<Problem>;
 }
@@ -69,7 +90,14 @@ export interface GrpoOptions {
 /** What GRPO trains with; `servers` and `trainer` say where. */
 export async function trainOptions(
   where: Pick<TrainOptions<Problem>, 'model' | 'servers' | 'trainer' | 'runDir'>,
-  { seed = 1, steps = 100, tasksPerStep = 64, mode = oneStepOff(), agent = solver() }: GrpoOptions = {},
+  {
+    seed = 1,
+    steps = 100,
+    tasksPerStep = 64,
+    learningRate = 4e-6,
+    mode = oneStepOff(),
+    agent = solver(),
+  }: GrpoOptions = {},
 ): Promise<TrainOptions<Problem>> {
   const all = await problems('train');
   const tasks = all.take(all.length - HELD_OUT);
@@ -87,7 +115,7 @@ export async function trainOptions(
     attemptsPerTask: 8,
     concurrency: 1024,
     limits: LIMITS,
-    optimizer: { learningRate: 4e-6, weightDecay: 0, miniBatches: Math.max(1, tasksPerStep / 16) },
+    optimizer: { learningRate, weightDecay: 0, miniBatches: Math.max(1, tasksPerStep / 16) },
     evaluation: { every: 20, limit: HELD_OUT },
     checkpoints: { every: 0 },
   };
@@ -114,21 +142,8 @@ export async function measure(
   { agent = solver(), count }: { readonly agent?: Agent<Problem>; readonly count?: number | undefined } = {},
 ): Promise<Measured> {
   const test = await problems('test');
-  const tasks = test.take(count ?? test.length);
   const began = performance.now();
-  const { groups } = await evaluate<Problem>({
-    name: 'test',
-    tasks,
-    agent,
-    server,
-    format: await loadChatFormat(model),
-    rewards: [correct],
-    limits: LIMITS,
-    sampling: { temperature: 0 },
-    concurrency: 1024,
-    step: 0,
-    seed: 1,
-  });
+  const groups = await attempt(model, server, test.take(count ?? test.length), agent);
   const seconds = (performance.now() - began) / 1000;
   const done = groups.flatMap(({ attempts }) => attempts.map(({ trajectory }) => trajectory));
   const solved = done.filter((trajectory) => isRight(trajectory.task, trajectory));
@@ -146,4 +161,27 @@ export async function measure(
     sampledTokens: sum(done.flatMap((one) => one.segments.map(({ sampled }) => sum([...sampled])))),
     seconds,
   };
+}
+
+/** One greedy attempt at each task. */
+async function attempt(
+  model: string,
+  server: Pick<InferenceServer, 'generate'>,
+  tasks: Dataset<Problem>,
+  agent: Agent<Problem>,
+) {
+  const { groups } = await evaluate<Problem>({
+    name: 'test',
+    tasks,
+    agent,
+    server,
+    format: await loadChatFormat(model),
+    rewards: [correct],
+    limits: LIMITS,
+    sampling: { temperature: 0 },
+    concurrency: 1024,
+    step: 0,
+    seed: 1,
+  });
+  return groups;
 }

@@ -9,7 +9,7 @@ import type { Weights } from './weights.ts';
 export function updateOptions<T>(
   options: ResolvedOptions<T>,
   step: number,
-  { models, updateState }: Pick<Weights, 'models' | 'updateState'>,
+  { models, updateState, canaries }: Pick<Weights, 'models' | 'updateState' | 'canaries'>,
 ): Omit<UpdateOptions, 'batch'> {
   const { trainer, reference, critic, algorithm } = models;
   const { optimizer, sampling, seed, failures, runDir, signal } = options;
@@ -30,6 +30,7 @@ export function updateOptions<T>(
     tokensPerTrajectory: options.limits.tokensPerTrajectory,
     seed: hashSeed(seed, 'update', step),
     ...(updateState ? { state: updateState } : {}),
+    ...(canaries ? { prompts: canaries } : {}),
     guard: { onNonFinite: failures.notFinite, directory: runPaths(runDir).setAside, run: runDir },
     ...(signal ? { signal } : {}),
     onProgress: ({ done, total }) => options.onProgress?.({ step, phase: 'training', done, total }),

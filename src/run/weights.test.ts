@@ -1,6 +1,6 @@
 import { byteModel, scriptedEngine, tabularTrainer } from 'rollcall/testing';
 import { expect, test } from 'vitest';
-import { gateway } from '../gateway/gateway.ts';
+import { type Gateway, gateway } from '../gateway/gateway.ts';
 import { grpo } from '../training/algorithms.ts';
 import { Weights } from './weights.ts';
 
@@ -18,4 +18,23 @@ test('servers that are to sleep while the trainer works do, and wake when it fai
   const awake = new Weights({ models, server, runDir: 'unused' });
   await awake.train(note('train'));
   expect(seen.slice(5)).toEqual(['train']);
+});
+
+test('what the update has scored is not scored again to see that weights have arrived', async () => {
+  const trainer = tabularTrainer({ vocabulary: 4 });
+  let scored = 0;
+  const score = trainer.score.bind(trainer);
+  trainer.score = (...given) => {
+    scored++;
+    return score(...given);
+  };
+  const server = { update: async () => {}, servers: () => [] } as unknown as Gateway;
+  const canaries = [Int32Array.from([0, 1, 2])];
+  const models = { trainer, algorithm: grpo() };
+  const weights = new Weights({ models, server, runDir: 'unused', canaries });
+  const update = { metrics: {}, notices: [], state: { watched: {} }, tokens: [] };
+  await weights.publish(update, 1);
+  expect(scored).toBe(1);
+  await weights.publish({ ...update, promptLogprobs: [new Float32Array(3)] }, 2);
+  expect(scored).toBe(1);
 });

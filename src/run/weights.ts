@@ -38,6 +38,8 @@ export class Weights {
   readonly #sleepWhileTraining: boolean;
   readonly #runDir: string;
   readonly #attestor: Attestor | undefined;
+  /** Prompts that the update scores too, so that attestation need not. */
+  readonly canaries: readonly Int32Array[] | undefined;
   #version: number;
   #updateState: UpdateState | undefined;
 
@@ -46,6 +48,7 @@ export class Weights {
     this.models = models;
     this.#server = server;
     this.#runDir = runDir;
+    this.canaries = canaries;
     this.#attestor = canaries && new Attestor(canaries, models.trainer.arithmetic);
     this.#version = resumed?.version ?? 0;
     this.#updateState = resumed?.update;
@@ -77,16 +80,16 @@ export class Weights {
     if (update.skipped?.weightsBroken) await this.#goBack(update.skipped.reason);
     else await refreshReference(this.models, step, this.#runDir);
     this.#version += 1;
-    await this.send();
+    await this.send(update.skipped?.weightsBroken ? undefined : update.promptLogprobs);
     return { ...update, version: this.#version };
   }
 
-  /** Sends the present version to every server, and sees that it has arrived. */
-  async send(): Promise<void> {
+  /** Sends the present version to every server, and sees that it has arrived. `known`: the trainer's log-probs of the canaries. */
+  async send(known?: readonly Float32Array[]): Promise<void> {
     const { trainer } = this.models;
     const weights = await publishWeights(trainer, this.#server, this.#version);
     const sent = weights.kind === 'lora' ? 'adapter' : 'weights';
-    if (this.#attestor) await attest(this.#attestor, this.#server, trainer, sent);
+    if (this.#attestor) await attest(this.#attestor, this.#server, trainer, sent, known);
   }
 
   load(directory: string): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Batch, Sequence } from './batch.ts';
 import { requireFinite } from './guard.ts';
 import { type MicroBatch, packMicroBatches } from './micro-batches.ts';
-import type { Output, Outputs, Trainer } from './trainer.ts';
+import type { Output, Outputs, Row, Trainer } from './trainer.ts';
 
 /** A sequence with its number in the batch, and the group it shares a prompt with. */
 export interface GroupedSequence extends Sequence {
@@ -88,6 +88,11 @@ const NAMES: Record<Output, string> = {
   sumSquares: 'Σπ²',
   value: 'value',
 };
+
+/** A prompt to be scored whole. */
+export function promptRow(ids: Int32Array): Row {
+  return { ids, targets: new Uint8Array(ids.length).fill(1).fill(0, 0, 1) };
+}
 
 export function passOptions(outputs: readonly Output[], { temperature, signal }: PassContext) {
   return { temperature, outputs, ...(signal ? { signal } : {}) };

@@ -508,3 +508,23 @@ test('a step without groups has finite metrics, and leaves the KL coefficient as
     expect(notices).toEqual([]);
   }
 });
+
+test('prompts are scored with the new weights, in the pass that sees whether the update broke them', async () => {
+  const trainer = tabularPolicy();
+  const batch = batchOf(tabularGroups(trainer, { seed: 1, tasks: 3, attempts: 8, version: 0, step: 1 }));
+  const prompts = [Int32Array.from([0, 1, 2]), Int32Array.from([2, 1])];
+  const outputs = ['logprob'] as const;
+  const scored: number[] = [];
+  const counting: Trainer = Object.assign(Object.create(trainer), {
+    score: (rows: readonly Row[], how: Parameters<Trainer['score']>[1]) => {
+      scored.push(rows.length);
+      return trainer.score(rows, how);
+    },
+  });
+  const { promptLogprobs } = await update({ trainer: counting, batch, prompts });
+  expect(scored).toEqual([1 + prompts.length]);
+  const rows = prompts.map((ids) => ({ ids, targets: Uint8Array.from(ids, (_, at) => (at > 0 ? 1 : 0)) }));
+  expect(promptLogprobs).toEqual((await trainer.score(rows, { temperature: 1, outputs })).logprob);
+  const warm = await update({ trainer, batch, prompts, temperature: 0.7 });
+  expect(warm.promptLogprobs).toBeUndefined();
+});

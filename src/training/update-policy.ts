@@ -18,6 +18,10 @@ import {
   gather,
   membersOf,
   type PassContext,
+  packMembers,
+  passOptions,
+  promptRow,
+  readOutput,
   scatter,
   scoreMembers,
   type TokenLists,
@@ -56,6 +60,8 @@ export interface UpdateOptions {
   /** For shuffling and clip-cov's choice: a hash of run seed and step; default the batch's step. */
   readonly seed?: number;
   readonly state?: UpdateState;
+  /** Prompts to score with the new weights, in the one pass that sees whether the update broke them. */
+  readonly prompts?: readonly Int32Array[];
   readonly guard?: GuardOptions;
   readonly signal?: AbortSignal;
   onProgress?(progress: UpdateProgress): void;
@@ -135,6 +141,8 @@ export interface UpdateResult {
   readonly notices: readonly string[];
   readonly state: UpdateState;
   readonly tokens: readonly TokenRecord[];
+  /** Log-probs of `prompts` after the update, at temperature 1; absent where no pass was needed. */
+  readonly promptLogprobs?: readonly Float32Array[];
   /** Set when something was not finite and the update was left out. */
   readonly skipped?: { readonly reason: string; readonly file?: string; readonly weightsBroken: boolean };
 }
@@ -311,7 +319,9 @@ async function update(options: ResolvedUpdate, state: UpdateState): Promise<Upda
           progress('actor'),
         );
 
-  if (actor?.metrics['actor/grad_norm']) await probeWeights(trainer, members, context);
+  const promptLogprobs = actor?.metrics['actor/grad_norm']
+    ? await probeWeights(trainer, members, options.prompts ?? [], context)
+    : undefined;
   const putBack = (lists: Float64Array[] | undefined) => {
     if (!filtered || !lists) return lists;
     const back: Float64Array[] = members.map(() => new Float64Array());
@@ -363,6 +373,7 @@ async function update(options: ResolvedUpdate, state: UpdateState): Promise<Upda
       ...(nextKl === undefined ? {} : { klCoefficient: nextKl }),
     },
     tokens: members.map((member) => tokenRecord(member, credit.advantages, before, entropy, batch)),
+    ...(promptLogprobs ? { promptLogprobs } : {}),
     ...(skipped ? { skipped } : {}),
   };
 }
@@ -390,21 +401,29 @@ async function scoreOld(
   return scoreMembers(trainer, members, [...outputs], context, { whose: "the policy's", onRows });
 }
 
-/** The new weights on the shortest sequence: what an update broke is found before it reaches a server. */
+/**
+ * The new weights on the shortest sequence: what an update broke is found before it reaches a server. The prompts are scored
+ * in the same call, where it has their temperature.
+ */
 async function probeWeights(
   trainer: Trainer,
   members: readonly GroupedSequence[],
+  prompts: readonly Int32Array[],
   context: PassContext,
-): Promise<void> {
+): Promise<readonly Float32Array[] | undefined> {
   const shortest = members.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));
+  const rows = packMembers([shortest], trainer, context).flatMap((batch) => batch.rows);
+  const more = context.temperature === 1 ? prompts.map(promptRow) : [];
+  const outputs = await trainer.score([...rows, ...more], passOptions(['logprob'], context));
   try {
-    await scoreMembers(trainer, [shortest], ['logprob'], context, { whose: "after the update the policy's" });
+    readOutput(outputs, 'logprob', [shortest], "after the update the policy's", context);
   } catch (error) {
     if (!(error instanceof NonFiniteError)) throw error;
     throw new NonFiniteError(`${error.message}; the update broke the weights: load the last checkpoint`, {
       weightsBroken: true,
     });
   }
+  return more.length > 0 ? outputs.logprob!.slice(1) : undefined;
 }
 
 /** By trajectory: importance weights multiply over all its segments. */

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# All that this recipe shows on one card, what tells most first: seed 1, where the time of an update goes, the comparison with
+# TRL, the control without the tool, seed 2. A stage that has ended is not done again, and none is begun that cannot end in
+# time: after an interruption, start the script again.
+#
+#   MODEL=models/mended GSM8K=data/gsm8k OUT=runs/one-card MINUTES=26 bash recipes/gsm8k-calculator/one-card.sh
+#
+# VLLM          how vLLM is called (`vllm`; `python3 -m vllm.entrypoints.cli.main` where it is only on the path)
+# PYTHON        Python with torch and transformers, for the bench of the update
+# TRL_PYTHON    Python with trl, accelerate, datasets and vllm; without it TRL's side is left out
+# STAGES        some of: seed-1 profile ours trl control seed-2
+# TOY=1         everything in minutes on a CPU with a small MODEL: `rollcall serve` instead of vLLM, a few problems
+set -u
+: "${MODEL:?a model folder, after rollcall model mend}" "${GSM8K:?the folder with train.jsonl and test.jsonl}"
+OUT=$(realpath -m "${OUT:-runs/one-card}")
+MINUTES=${MINUTES:-26}
+VLLM=${VLLM:-vllm}
+PYTHON=${PYTHON:-python3}
+TRL_PYTHON=${TRL_PYTHON:-}
+STAGES=${STAGES:-seed-1 profile ours trl control seed-2}
+TOY=${TOY:-}
+export GSM8K
+began=$(date +%s)
+mkdir -p "$OUT"
+ports=(8100 8101 8102)
+[ "$TOY" ] && ports=(8100)
+urls=$(printf ',http://127.0.0.1:%s' "${ports[@]}")
+urls=${urls:1}
+say() { echo "$(($(date +%s) - began)) s  $*" | tee -a "$OUT/log"; }
+left() { echo $((began + 60 * MINUTES - $(date +%s))); }
+
+servers=()
+start_servers() {
+  [ ${#servers[@]} -gt 0 ] && return
+  for port in "${ports[@]}"; do
+    if [ "$TOY" ]; then
+      node bin/rollcall.js serve --model "$MODEL" --port "$port" --threads 1
+    else
+      # The memory of the cache in bytes: servers and trainer may start at the same time.
+      VLLM_SERVER_DEV_MODE=1 PYTHONPATH="python${PYTHONPATH:+:$PYTHONPATH}" $VLLM serve "$MODEL" --port "$port" \
+        --max-model-len 2048 --kv-cache-memory-bytes 5368709120 --gpu-memory-utilization 0.08 \
+        --logprobs-mode processed_logprobs --generation-config vllm \
+        --worker-extension-cls rollcall_torch.vllm_extension.TakesWeights
+    fi > "$OUT/server-$port.log" 2>&1 &
+    servers+=($!)
+  done
+}
+stop_servers() {
+  for pid in "${servers[@]}"; do kill "$pid" 2> /dev/null; done
+  for pid in "${servers[@]}"; do wait "$pid" 2> /dev/null; done
+  servers=()
+}
+watch_card() {
+  command -v nvidia-smi > /dev/null || return
+  nvidia-smi --query-gpu=timestamp,utilization.gpu,memory.used --format=csv,noheader,nounits -l 1 > "$OUT/$1.card.csv" &
+  watching=$!
+}
+about_card() {
+  [ "${watching:-}" ] || return
+  kill "$watching"; watching=
+  awk -F', ' '{ busy += $2; if ($3 > most) most = $3; n++ } END { if (n) printf "card busy %.0f %%, most memory %.1f GB\n", busy / n, most / 953.7 }' \
+    "$OUT/$1.card.csv"
+}
+
+# stage NAME SECONDS COMMAND…: SECONDS is the least that makes it worth while. It gets what is left, and Ctrl-C near the end.
+stage() {
+  local name=$1 least=$2 rest
+  shift 2
+  [[ " $STAGES " == *" $name "* ]] || return 0
+  [ -e "$OUT/$name.done" ] && { say "$name: done before"; return 0; }
+  rest=$(left)
+  [ "$rest" -lt "$least" ] && { say "$name: left out, $rest s are left and it takes $least"; return 0; }
+  say "$name begins, $rest s are left"
+  watch_card "$name"
+  timeout -s INT -k 90 "$rest" "$@" > "$OUT/$name.log" 2>&1
+  local code=$?
+  # 1 says that an aim was missed: the verdict is there all the same.
+  grep -q '^{"name":' "$OUT/$name.log" || grep -q '"tokensPerSecond"' "$OUT/$name.log" && touch "$OUT/$name.done"
+  say "$name ended with $code; $(about_card "$name")"
+  grep -E '^(reached|MISSED)' "$OUT/$name.log" | tee -a "$OUT/log"
+  tail -n 1 "$OUT/$name.log" | cut -c -2000 | tee -a "$OUT/log"
+}
+
+run=(node --import ./bin/register.js scripts/run.ts) # npm run, where there is no npm
+engine=(--url "$urls")
+size=(--unseeded --recompute 0 --push)
+trl_size=(--steps 8)
+shape=(--shape 1.5B --recompute 0)
+if [ "$TOY" ]; then
+  engine+=(--engine rollcall --device cpu)
+  size=(--quick)
+  trl_size=(--quick)
+  shape=(--model "$MODEL" --tokens 512 --prompt 32 --reply 16 --attempts 4 --batches 2 --steps 1)
+fi
+prove() { # NAME SECONDS MINUTES FLAGS…
+  local name=$1 least=$2 minutes=$3
+  shift 3
+  stage "$name" "$least" "${run[@]}" prove gsm8k-calculator --model "$MODEL" "${engine[@]}" "${size[@]}" \
+    --runs "$OUT" --most-minutes "$minutes" "$@"
+}
+bench_update() {
+  local name=$1
+  shift
+  stage "$name" 45 env PYTHONPATH="python${PYTHONPATH:+:$PYTHONPATH}" "$PYTHON" -m rollcall_torch.bench "${shape[@]}" "$@"
+}
+needs_servers() { [[ " $STAGES " == *" $1 "* ]] && [ ! -e "$OUT/$1.done" ] && [ "$(left)" -ge "$2" ]; }
+trap stop_servers EXIT
+
+# The run ends its steps early enough to be measured twice (26 s) and to leave time for the two sides of the comparison.
+needs_servers seed-1 300 && start_servers
+prove seed-1 300 "${SEED_MINUTES:-17}" --seed 1
+if [[ " $STAGES " == *" profile "* ]]; then
+  STAGES="$STAGES update update-fused"
+  bench_update update --profile
+  [ "$TOY" ] || bench_update update-fused --fused --profile
+fi
+needs_servers ours 60 && start_servers
+stage ours 60 "${run[@]}" bench trl --side ours --model "$MODEL" "${engine[@]}" "${trl_size[@]}" --runs "$OUT/trl" \
+  $([ "$TOY" ] || echo --unseeded --push)
+if [ "$TRL_PYTHON" ]; then
+  stop_servers # TRL needs the card whole
+  stage trl 150 "${run[@]}" bench trl --side trl --model "$MODEL" --python "$TRL_PYTHON" "${trl_size[@]}" --runs "$OUT/trl" \
+    $([ "$TOY" ] && echo --generation transformers)
+fi
+needs_servers control 300 && start_servers
+prove control 300 "${CONTROL_MINUTES:-8}" --seed 1 --without-tool --runs "$OUT/control"
+needs_servers seed-2 300 && start_servers
+prove seed-2 300 "${SEED_MINUTES:-17}" --seed 2 --skip-before
+say "ended, $(left) s are left"
