@@ -30,18 +30,18 @@ say() { echo "$(($(date +%s) - began)) s  $*" | tee -a "$OUT/log"; }
 left() { echo $((began + 60 * MINUTES - $(date +%s))); }
 
 servers=()
+serve() { # PORT; it becomes the server, so that its process is the one to end
+  [ "$TOY" ] && exec node bin/rollcall.js serve --model "$MODEL" --port "$1" --threads 1
+  # The memory of the cache in bytes: servers and trainer may start at the same time.
+  exec env VLLM_SERVER_DEV_MODE=1 PYTHONPATH="python${PYTHONPATH:+:$PYTHONPATH}" $VLLM serve "$MODEL" --port "$1" \
+    --max-model-len 2048 --kv-cache-memory-bytes 5368709120 --gpu-memory-utilization 0.08 \
+    --logprobs-mode processed_logprobs --generation-config vllm \
+    --worker-extension-cls rollcall_torch.vllm_extension.TakesWeights
+}
 start_servers() {
   [ ${#servers[@]} -gt 0 ] && return
   for port in "${ports[@]}"; do
-    if [ "$TOY" ]; then
-      node bin/rollcall.js serve --model "$MODEL" --port "$port" --threads 1
-    else
-      # The memory of the cache in bytes: servers and trainer may start at the same time.
-      VLLM_SERVER_DEV_MODE=1 PYTHONPATH="python${PYTHONPATH:+:$PYTHONPATH}" $VLLM serve "$MODEL" --port "$port" \
-        --max-model-len 2048 --kv-cache-memory-bytes 5368709120 --gpu-memory-utilization 0.08 \
-        --logprobs-mode processed_logprobs --generation-config vllm \
-        --worker-extension-cls rollcall_torch.vllm_extension.TakesWeights
-    fi > "$OUT/server-$port.log" 2>&1 &
+    serve "$port" > "$OUT/server-$port.log" 2>&1 &
     servers+=($!)
   done
 }
@@ -88,7 +88,8 @@ trl_size=(--steps 8)
 shape=(--shape 1.5B --recompute 0)
 if [ "$TOY" ]; then
   engine+=(--engine rollcall --device cpu)
-  size=(--quick)
+  size=(--quick --demonstrations 4 --test 4 --tasks-per-step 2)
+  export OMP_NUM_THREADS=1
   trl_size=(--quick)
   shape=(--model "$MODEL" --tokens 512 --prompt 32 --reply 16 --attempts 4 --batches 2 --steps 1)
 fi
