@@ -3,11 +3,12 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { type ModelConfig, parseModelConfig } from '../model/config.ts';
+import { FAMILIES, type ModelFamily } from '../model/families.ts';
 import { FileSet, TOKENIZER_FILES } from '../model/files.ts';
 import { parseRopeScaling, ropeFrequencies } from '../model/rope.ts';
 import { weightSpecs } from '../model/weights.ts';
 import { encodeTensor } from '../safetensors.ts';
-import { GgufFile } from './file.ts';
+import { GgufFile, type GgufValue } from './file.ts';
 import { tokenizerFiles } from './tokenizer.ts';
 
 export interface ConvertOptions {
@@ -48,12 +49,13 @@ export function convertGguf(path: string, directory: string, options: ConvertOpt
 
 /** What GGUF calls a model's fields, in the words of `config.json`. */
 function configJson(file: GgufFile): Record<string, unknown> {
-  const family = file.metadata.get('general.architecture');
-  const field = (name: string) => file.metadata.get(`${String(family)}.${name}`);
+  const architecture = String(file.metadata.get('general.architecture'));
+  const family = MODEL_TYPES[architecture] ?? architecture;
+  const field = (name: string) => file.metadata.get(`${architecture}.${name}`);
   const token = (name: string) => file.metadata.get(`tokenizer.ggml.${name}_token_id`);
   const heads = field('attention.head_count');
   return {
-    architectures: [ARCHITECTURES[String(family)]],
+    architectures: [FAMILIES[family as ModelFamily]?.architecture],
     model_type: family,
     vocab_size: file.tensors.get('token_embd.weight')?.shape[0],
     hidden_size: field('embedding_length'),
@@ -63,10 +65,10 @@ function configJson(file: GgufFile): Record<string, unknown> {
     head_dim: field('attention.key_length') ?? Number(field('embedding_length')) / Number(heads),
     intermediate_size: field('feed_forward_length'),
     max_position_embeddings: field('context_length'),
-    hidden_act: 'silu',
+    ...familyJson(file, family, field),
     rms_norm_eps: roundTrip(field('attention.layer_norm_rms_epsilon')),
     rope_theta: roundTrip(field('rope.freq_base') ?? 10000),
-    ...ropeScaling(file, String(family)),
+    ...ropeScaling(file, architecture),
     ...(Number(field('expert_count') ?? 0) > 0 ? { num_experts: field('expert_count') } : {}),
     tie_word_embeddings: !file.tensors.has('output.weight'),
     ...(token('bos') === undefined ? {} : { bos_token_id: token('bos') }),
@@ -114,18 +116,52 @@ const LLAMA_3 = {
   original_max_position_embeddings: 8192,
 };
 
-const ARCHITECTURES: Readonly<Record<string, string>> = {
-  llama: 'LlamaForCausalLM',
-  qwen2: 'Qwen2ForCausalLM',
-  qwen3: 'Qwen3ForCausalLM',
-};
+/** Architectures that GGUF names otherwise; it calls Mistral a Llama. */
+const MODEL_TYPES: Readonly<Record<string, ModelFamily>> = { gemma3: 'gemma3_text' };
+
+/** Layers of the one size whose scores are scaled by hidden / heads; GGUF does not say it. */
+const LAYERS_OF_27B: Readonly<Record<string, number>> = { gemma2: 46, gemma3_text: 62 };
+
+/** Windows, caps and the scale of scores, for families that have them. */
+function familyJson(
+  file: GgufFile,
+  family: string,
+  field: (name: string) => GgufValue | undefined,
+): Record<string, unknown> {
+  const known = FAMILIES[family as ModelFamily];
+  const factors = [...file.tensors.keys()].find((name) => name.startsWith('rope_factors_'));
+  if (factors) throw new ConfigError(`${file.path}: ${factors} (longrope) is not implemented`);
+  const turned = field('rope.dimension_count') ?? field('attention.key_length');
+  const headSize = Number(
+    field('attention.key_length') ??
+      Number(field('embedding_length')) / Number(field('attention.head_count')),
+  );
+  if (known && turned !== undefined && Number(turned) !== headSize) {
+    throw new ConfigError(
+      `${file.path}: only ${String(turned)} of ${headSize} numbers of a head turn; all must`,
+    );
+  }
+  if (!known?.local) return { hidden_act: 'silu' };
+  const window = { sliding_window: Number(field('attention.sliding_window') ?? 0) || null };
+  if (known.traits.activation === 'silu') return { hidden_act: 'silu', ...window };
+  const is27B = field('block_count') === LAYERS_OF_27B[family];
+  return {
+    hidden_activation: 'gelu_pytorch_tanh',
+    ...window,
+    query_pre_attn_scalar: is27B
+      ? Number(field('embedding_length')) / Number(field('attention.head_count'))
+      : headSize,
+    attn_logit_softcapping: field('attn_logit_softcapping') ?? null,
+    final_logit_softcapping: field('final_logit_softcapping') ?? null,
+  };
+}
 
 /** The shortest decimal of an f32: 1e-5 is stored as 9.999999747378752e-06. */
 const roundTrip = (value: unknown) => (typeof value === 'number' ? Number(value.toPrecision(7)) : value);
 
 function readModel(file: GgufFile, config: ModelConfig) {
   return weightSpecs(config).map((spec) => {
-    const name = ggufName(spec.name);
+    const name = ggufName(spec.name, config);
     const stored = file.tensors.get(name);
     if (!stored) throw new ConfigError(`${file.path}: tensor ${name} is missing`);
     if (stored.shape.join() !== spec.shape.join()) {
@@ -134,6 +170,8 @@ function readModel(file: GgufFile, config: ModelConfig) {
       );
     }
     const data = file.read(name);
+    // GGUF stores norms as they multiply.
+    if (spec.kind === 'norm') for (const at of data.keys()) data[at]! -= config.normOffset;
     const heads = rotatedHeads(spec.name, config);
     return { name: spec.name, shape: spec.shape, data: heads ? halvesFirst(data, heads, config) : data };
   });
@@ -173,10 +211,19 @@ const PLACES: Readonly<Record<string, string>> = {
   'mlp.gate_proj': 'ffn_gate',
   'mlp.up_proj': 'ffn_up',
   'mlp.down_proj': 'ffn_down',
+  'self_attn.qkv_proj': 'attn_qkv',
+  'mlp.gate_up_proj': 'ffn_up',
+};
+/** Of layers that norm what they add. */
+const POST_NORMS: Readonly<Record<string, string>> = {
+  post_attention_layernorm: 'post_attention_norm',
+  pre_feedforward_layernorm: 'ffn_norm',
+  post_feedforward_layernorm: 'post_ffw_norm',
 };
 
 /** `model.layers.3.mlp.up_proj.weight` → `blk.3.ffn_up.weight` */
-function ggufName(name: string): string {
+function ggufName(name: string, { postNorms }: ModelConfig): string {
   const [, layer, module, kind] = /^(?:model\.layers\.(\d+)\.)?(.+)\.(weight|bias)$/.exec(name)!;
-  return `${layer === undefined ? '' : `blk.${layer}.`}${PLACES[module!]}.${kind}`;
+  const place = (postNorms ? POST_NORMS[module!] : undefined) ?? PLACES[module!];
+  return `${layer === undefined ? '' : `blk.${layer}.`}${place}.${kind}`;
 }
