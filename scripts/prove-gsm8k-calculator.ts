@@ -95,10 +95,11 @@ async function measured(name: string, weights?: string, agent = agentOf()): Prom
   }
 }
 
-/** Tokens that an update computes: the prompt of a group once, and everything after it. */
+/** Tokens that an update computes: the prompt of a group once, and everything after it. Without a difference of rewards none. */
 function computedTokens(groups: readonly Group<Problem>[]): number {
   let tokens = 0;
   for (const { attempts } of groups) {
+    if (new Set(attempts.map(({ reward }) => reward)).size === 1) continue;
     const segments = attempts.flatMap(({ trajectory }) => trajectory.segments);
     const prompts = segments.map(({ sampled }) => Math.max(0, sampled.indexOf(1)));
     tokens +=
