@@ -8,6 +8,8 @@
 # VLLM          how vLLM is called (`vllm`; `python3 -m vllm.entrypoints.cli.main` where it is only on the path)
 # PYTHON        Python with torch and transformers, for the bench of the update
 # TRL_PYTHON    Python with trl, accelerate, datasets and vllm; without it TRL's side is left out
+# FLAGS         more for `prove gsm8k-calculator`, such as `--own-words 4096 --learning-rate 5e-6`
+# SEED_MINUTES  of a seed until GRPO ends and is measured (17)
 # STAGES        some of: seed-1 profile ours trl control seed-2
 # TOY=1         everything in minutes on a CPU with a small MODEL: `rollcall serve` instead of vLLM, a few problems
 set -u
@@ -19,6 +21,7 @@ PYTHON=${PYTHON:-python3}
 TRL_PYTHON=${TRL_PYTHON:-}
 STAGES=${STAGES:-seed-1 profile ours trl control seed-2}
 TOY=${TOY:-}
+read -ra flags <<< "${FLAGS:-}"
 export GSM8K
 began=$(date +%s)
 mkdir -p "$OUT"
@@ -74,8 +77,8 @@ stage() {
   watch_card "$name"
   timeout -s INT -k 90 "$rest" "$@" > "$OUT/$name.log" 2>&1
   local code=$?
-  # 1 says that an aim was missed: the verdict is there all the same.
-  grep -q '^{"name":' "$OUT/$name.log" || grep -q '"tokensPerSecond"' "$OUT/$name.log" && touch "$OUT/$name.done"
+  # 1 says that an aim was missed: its figures are there all the same. What failed has none, and is done again next time.
+  tail -n 1 "$OUT/$name.log" | grep -qE '"figures":|"tokensPerSecond":' && touch "$OUT/$name.done"
   say "$name ended with $code; $(about_card "$name")"
   grep -E '^(reached|MISSED)' "$OUT/$name.log" | tee -a "$OUT/log"
   tail -n 1 "$OUT/$name.log" | cut -c -2000 | tee -a "$OUT/log"
@@ -93,11 +96,18 @@ if [ "$TOY" ]; then
   trl_size=(--quick)
   shape=(--model "$MODEL" --tokens 512 --prompt 32 --reply 16 --attempts 4 --batches 2 --steps 1)
 fi
-prove() { # NAME SECONDS MINUTES FLAGS…
-  local name=$1 least=$2 minutes=$3
-  shift 3
-  stage "$name" "$least" "${run[@]}" prove gsm8k-calculator --model "$MODEL" "${engine[@]}" "${size[@]}" \
-    --runs "$OUT" --most-minutes "$minutes" "$@"
+prove() { # NAME SECONDS MINUTES SEED FLAGS…
+  local name=$1 least=$2 minutes=$3 seed=$4 runs=$OUT/runs-$1 imitated warm=()
+  shift 4
+  local most=$((($(left) - 75) / 60)) # what comes after GRPO needs its time too
+  [ "$most" -lt "$minutes" ] && minutes=$most
+  if [ ! -e "$OUT/$name.done" ]; then # of an attempt that broke off its imitation is kept, where that had ended
+    rm -rf "$runs/seed-$seed"
+    imitated=$(find "$runs/warm-start-$seed/checkpoints" -maxdepth 1 -name 'global_step_*[0-9]' 2> /dev/null | head -n 1)
+    if [ "$imitated" ]; then warm=(--warm-start "$imitated"); else rm -rf "$runs/warm-start-$seed"; fi
+  fi
+  stage "$name" "$least" "${run[@]}" prove gsm8k-calculator --model "$MODEL" "${engine[@]}" "${size[@]}" --seed "$seed" \
+    --runs "$runs" --most-minutes "$minutes" "${warm[@]}" "${flags[@]}" "$@"
 }
 bench_update() {
   local name=$1
@@ -109,7 +119,7 @@ trap stop_servers EXIT
 
 # The run ends its steps early enough to be measured twice (26 s) and to leave time for the two sides of the comparison.
 needs_servers seed-1 300 && start_servers
-prove seed-1 300 "${SEED_MINUTES:-17}" --seed 1
+prove seed-1 300 "${SEED_MINUTES:-17}" 1
 if [[ " $STAGES " == *" profile "* ]]; then
   STAGES="$STAGES update update-fused"
   bench_update update --profile
@@ -124,7 +134,7 @@ if [ "$TRL_PYTHON" ]; then
     $([ "$TOY" ] && echo --generation transformers)
 fi
 needs_servers control 300 && start_servers
-prove control 300 "${CONTROL_MINUTES:-8}" --seed 1 --without-tool --runs "$OUT/control"
+prove control 300 "${CONTROL_MINUTES:-8}" 1 --without-tool
 needs_servers seed-2 300 && start_servers
-prove seed-2 300 "${SEED_MINUTES:-17}" --seed 2 --skip-before
+prove seed-2 300 "${SEED_MINUTES:-17}" 2 --skip-before
 say "ended, $(left) s are left"
