@@ -9,7 +9,7 @@ import { createServer, Socket } from 'node:net';
 const [host, port] = process.argv.slice(2);
 /** By trajectory, which clients name in a header: pairs of numbers. */
 const times = {};
-const OPENING_AT_ONCE = 128;
+const OPENING_AT_ONCE = 64;
 let opening = 0;
 /** Starts the next one. */
 const waiting = [];

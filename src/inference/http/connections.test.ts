@@ -9,7 +9,7 @@ import { HttpClient } from './client.ts';
 import type { Connection, Opening } from './connection.ts';
 import { Connections } from './connections.ts';
 
-const AT_ONCE = 128;
+const AT_ONCE = 64;
 
 /** A connection without a socket: the test says when it opens, fails, or is of no use. */
 class FakeConnection {
@@ -59,7 +59,7 @@ class FakeTaker {
 const STEPS = ['take', 'take', 'take', 'open', 'fail', 'give back', 'drop', 'leave'] as const;
 
 test('whatever happens, each who asks gets one connection or one failure, in order, and few are opened at once', () => {
-  const step = fc.record({ what: fc.constantFrom(...STEPS), count: fc.nat(300), pick: fc.nat() });
+  const step = fc.record({ what: fc.constantFrom(...STEPS), count: fc.nat(150), pick: fc.nat() });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
       const { made, connections } = fakeConnections();
@@ -129,7 +129,7 @@ test('where no connection is open and one cannot be opened, all who wait fail; w
 
 const SLOW = `
   const server = require('node:http').createServer((request, response) => response.end('{"ok":true}'));
-  server.listen({ port: 0, host: '127.0.0.1', backlog: 64 }, () => console.log(server.address().port));`;
+  server.listen({ port: 0, host: '127.0.0.1', backlog: 32 }, () => console.log(server.address().port));`;
 const children: ChildProcess[] = [];
 afterAll(() => {
   for (const child of children) child.kill('SIGKILL');
@@ -155,7 +155,7 @@ test.skipIf(!existsSync('/proc/net/tcp'))(
     const http = new HttpClient(`http://127.0.0.1:${port}`, { connectMs: 400 });
     await http.json('/first');
     child.kill('SIGSTOP');
-    const replies = Promise.allSettled(Array.from({ length: 600 }, () => http.json('/a', { body: {} })));
+    const replies = Promise.allSettled(Array.from({ length: 300 }, () => http.json('/a', { body: {} })));
     await wait(600); // longer than connectMs; what the kernel drops is asked again after 1 s
     const opening = beingOpened(port);
     child.kill('SIGCONT');

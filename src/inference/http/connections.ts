@@ -142,7 +142,7 @@ export class Connections {
   }
 }
 
-const OPENING_AT_ONCE = 128;
+const OPENING_AT_ONCE = 64;
 /** How many times longer a connection may take to open where others are open. */
 const PATIENCE = 6;
 const SWEEP_MS = 1000;
