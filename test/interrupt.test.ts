@@ -10,8 +10,8 @@ beforeAll(async () => {
   model = await tinyModel();
 });
 
-/** Starts a run far too long to finish; resolves once its first step is reported. */
-async function startRun(environment: Readonly<Record<string, string>> = {}) {
+/** Starts a run far too long to finish; resolves once its first step is reported, or `says`. */
+async function startRun(environment: Readonly<Record<string, string>> = {}, says = 'step    1/5000') {
   const run = join(await mkdtemp(join(tmpdir(), 'rollcall-interrupt-')), 'run');
   const child = spawn(process.execPath, ['bin/rollcall.js', 'train', 'test/runs/letters.ts'], {
     env: { ...process.env, MODEL: model, RUN: run, STEPS: '5000', ...environment },
@@ -21,7 +21,7 @@ async function startRun(environment: Readonly<Record<string, string>> = {}) {
   child.stderr.on('data', (chunk: Buffer) => {
     said += chunk.toString();
   });
-  await until(() => said.includes('step    1/5000'));
+  await until(() => said.includes(says));
   return { run, child, said: () => said };
 }
 
@@ -53,6 +53,16 @@ test('Ctrl-C twice stops at once, and says how to go on', async () => {
   child.kill('SIGINT');
   expect([0, 130]).toContain(await exit); // 0 if the step had just ended
   expect(said()).toContain('Continue with --resume');
+}, 60_000);
+
+test('a run whose server is not there says so in seconds, and Ctrl-C once ends it', async () => {
+  const { child } = await startRun(
+    { SERVER: 'http://127.0.0.1:9' },
+    'http://127.0.0.1:9 does not answer yet; it is waited for up to 300 s (servers.startSeconds)',
+  );
+  const exit = exitOf(child);
+  child.kill('SIGINT');
+  expect([0, 130]).toContain(await exit);
 }, 60_000);
 
 test('SIGTERM leaves a checkpoint of the last finished step within its grace period, also while attempts hang', async () => {

@@ -46,12 +46,13 @@ function sceneOf({ pairs }: Recording): Scene {
 /** Ids, log-probs and version spans as they stand in an answer, read without the adapter. */
 function rawReply(engine: Recording['engine'], answer: unknown) {
   if (engine === 'vllm') {
-    const { choices } = answer as { choices: [RawChoice] };
+    const { choices, usage } = answer as { choices: [RawChoice]; usage: RawUsage };
     return {
       ids: choices[0].token_ids,
       logprobs: choices[0].logprobs.content.map(({ logprob }) => logprob),
       spans: choices[0].weight_versions,
       finish: choices[0].finish_reason,
+      cached: usage.prompt_tokens_details?.cached_tokens,
     };
   }
   const { output_ids: ids, meta_info: meta } = answer as { output_ids: number[]; meta_info: RawMeta };
@@ -60,6 +61,7 @@ function rawReply(engine: Recording['engine'], answer: unknown) {
     logprobs: meta.output_token_logprobs.map(([value]) => value),
     spans: meta.weight_versions,
     finish: meta.finish_reason.type,
+    cached: meta.cached_tokens,
   };
 }
 
@@ -69,7 +71,11 @@ interface RawChoice {
   readonly weight_versions: readonly { readonly version: string; readonly start: number }[];
   readonly finish_reason: string;
 }
+interface RawUsage {
+  readonly prompt_tokens_details?: { readonly cached_tokens: number } | null;
+}
 interface RawMeta {
+  readonly cached_tokens: number;
   readonly output_token_logprobs: readonly [number, number, null][];
   readonly weight_versions: RawChoice['weight_versions'];
   readonly finish_reason: { readonly type: string };
@@ -93,11 +99,12 @@ describe.each(recordings)('$file', ({ recording }) => {
     for (const [step, outcome] of outcomes) {
       const pair = answersOf(step).findLast(isReply);
       if (!pair || !('value' in outcome)) continue;
-      const { ids, logprobs, finish, versions } = outcome.value as GenerateResult;
+      const { ids, logprobs, finish, versions, cachedTokens } = outcome.value as GenerateResult;
       const raw = rawReply(engine, pair.answer);
       expect([...ids]).toEqual(raw.ids);
       expect([...logprobs]).toEqual(raw.logprobs.map(Math.fround));
       expect(finish).toBe(raw.finish);
+      expect(cachedTokens).toBe(raw.cached);
       if (!step.includes('adapter')) {
         expect(versions.map(({ from }) => from)).toEqual(raw.spans.map(({ start }) => start));
         expect(versions.map(({ version }) => String(version))).toEqual(
@@ -108,6 +115,10 @@ describe.each(recordings)('$file', ({ recording }) => {
     }
     expect(replies).toBeGreaterThanOrEqual(6);
     expectRefusals(outcomes);
+    // SGLang's /server_info says 506.
+    expect(outcomes.get('info')).toMatchObject({ value: { contextTokens: 512, release: recording.release } });
+    const { can } = (outcomes.get('info') as { value: { can: string[] } }).value;
+    expect(can.includes('seeds')).toBe(engine === 'vllm' || recording.flags.includes('deterministic'));
     const streamed = outcomes.get('streamed') as { value: GenerateResult };
     const whole = outcomes.get('reply') as { value: GenerateResult };
     if (recording.flags.includes('deterministic') || engine === 'vllm') {

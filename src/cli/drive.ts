@@ -17,8 +17,8 @@ export interface DriveOptions<T extends object> {
 }
 
 /**
- * Runs `train` for a person at a terminal. Ctrl-C once: the step is finished, a checkpoint is left. Twice, or when the
- * options' own signal aborts: the run stops at once. SIGTERM (preemption): a rollout in progress is given up, an update is
+ * Runs `train` for a person at a terminal. Ctrl-C once: the step is finished, a checkpoint is left. Twice, before anything has
+ * begun, or when the options' own signal aborts: the run stops at once. SIGTERM (preemption): a rollout in progress is given up, an update is
  * finished if it can be within the grace period, and the last finished step gets its checkpoint. Each can be resumed. Without a
  * terminal a hang-up (closed session) is ignored. SIGUSR1 prints what the run waits for.
  *
@@ -30,7 +30,7 @@ export async function driveTraining<T extends object>(
 ): Promise<boolean> {
   const abort = new AbortController();
   const signal = AbortSignal.any([abort.signal, ...(options.signal ? [options.signal] : [])]);
-  let phase: Progress['phase'] = 'rollout';
+  let phase: Progress['phase'] | undefined; // none while servers and trainer are being opened
   const onProgress = (progress: Progress) => {
     phase = progress.phase;
     display.progress(progress);
@@ -38,7 +38,7 @@ export async function driveTraining<T extends object>(
   };
   let stopping = false;
   const interrupt = () => {
-    if (stopping) {
+    if (stopping || phase === undefined) {
       abort.abort(new Error('stopped by the user'));
       return;
     }
@@ -57,7 +57,7 @@ export async function driveTraining<T extends object>(
     stopping = true;
     display.say(`SIGTERM: saving, then stopping, within ${graceSeconds} s. Resume with --resume.`);
     // Half of the time is for what is in progress, and half for the checkpoint.
-    if (phase === 'rollout') abort.abort(new Preemption());
+    if (phase === undefined || phase === 'rollout') abort.abort(new Preemption());
     else cancelGrace = clock.timer(graceSeconds * 500, () => abort.abort(new Preemption()));
   };
   const ignore = () => {};

@@ -1,4 +1,4 @@
-import { agent, arrayDataset, embedded, reward, type TrainOptions } from 'rollcall';
+import { agent, arrayDataset, embedded, reward, servers, type TrainOptions } from 'rollcall';
 
 type Letter = { letter: string };
 
@@ -6,7 +6,7 @@ let attempts = 0;
 
 /**
  * A run of a few seconds on a tiny model: say characters that sort before the letter. `MODEL` and `RUN` are folders. After
- * `HANG_AFTER` attempts an attempt never ends.
+ * `HANG_AFTER` attempts an attempt never ends. `SERVER` is the address of a server that samples.
  */
 export const options: TrainOptions<Letter> = {
   model: process.env['MODEL']!,
@@ -25,6 +25,7 @@ export const options: TrainOptions<Letter> = {
     }),
   ],
   ...embedded({ threads: 1 }),
+  ...(process.env['SERVER'] ? { servers: servers({ urls: [process.env['SERVER']], engine: 'sglang' }) } : {}),
   steps: Number(process.env['STEPS'] ?? 6),
   tasksPerStep: 4,
   attemptsPerTask: 4,
