@@ -4,12 +4,13 @@
 #include "matmul.h"
 #include "layers.h"
 #include "attention.h"
+#include "int8.h"
 #include "cache.h"
 #include "head.h"
 #include "update.h"
 
 #define OPS(X)                                                                                                        \
-  X(packedBytes) X(pack) X(matmul) X(weightGradient) X(biasGradient) X(gather) X(scatterAdd) X(rmsNorm)               \
+  X(packedBytes) X(pack) X(matmul) X(packedBytesInt8) X(packInt8) X(matmulInt8) X(weightGradient) X(biasGradient) X(gather) X(scatterAdd) X(rmsNorm)               \
   X(rmsNormBackward) X(rope) X(siluMultiply) X(siluMultiplyBackward) X(geluMultiply) X(geluMultiplyBackward) X(gelu)  \
   X(geluBackward) X(softCap) X(softCapBackward) X(add) X(multiply) X(axpy) X(scale) X(copy) X(fill) X(attention)      \
   X(attentionBackward) X(cacheBytes) X(cacheWrite) X(cacheAttention) X(lossForward)                                   \

@@ -4,7 +4,7 @@
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
-enum { DEPTH_BLOCK = 256, LINE = 16 }; // LINE: floats of a cache line
+enum { DEPTH_BLOCK = 256, LINE = 16, AHEAD_HALVES = 2048 }; // LINE: floats of a cache line
 
 // Constants, for arrays whose used part the always-inlined tiles keep in registers.
 enum { MOST_ROWS = TILE_ROWS, MOST_VECTORS = 4 * TILE_VECTORS, MOST_PANELS = 4 };
@@ -50,6 +50,8 @@ INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, const
     UNROLL for (int v = 0; v < PANELS * VECTORS; v++) {
       const float *from = panel[v / VECTORS];
       int64_t at = p * bStep + (v % VECTORS) * LANES;
+      // Half the bytes are read before the hardware has seen enough of the stream to fetch it.
+      if (HALF && v * LANES % (2 * LINE) == 0) __builtin_prefetch((const uint16_t *)from + at + AHEAD_HALVES, 0, 2);
       vec row = HALF ? load_widened((const uint16_t *)from + at) : load(from + at);
       UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i] * row;
     }

@@ -4,7 +4,7 @@ import type { Command } from 'commander';
 import pc from 'picocolors';
 import { agent } from '../agent/agent.ts';
 import type { Tool } from '../agent/tool.ts';
-import type { HeldAs } from '../engine/arithmetic.ts';
+import type { ServedAs } from '../engine/arithmetic.ts';
 import { embedded } from '../engine/embedded.ts';
 import { gateway } from '../gateway/gateway.ts';
 import { rollout } from '../rollout.ts';
@@ -21,7 +21,7 @@ interface ChatFlags {
   readonly config?: string;
   readonly temperature: number;
   readonly maxTokens: number;
-  readonly weights: HeldAs;
+  readonly weights: ServedAs;
 }
 
 export function registerChat(program: Command): void {

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { unguard } from '../chat/added-tokens.ts';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { findModelFolder } from '../chat/model-folder.ts';
-import type { HeldAs } from '../engine/arithmetic.ts';
+import type { ServedAs } from '../engine/arithmetic.ts';
 import { openServer } from '../engine/server.ts';
 import { ConfigError } from '../errors.ts';
 import type { SamplingParams } from '../inference/server.ts';
@@ -20,7 +20,7 @@ interface GenerateFlags {
   readonly seed: number;
   readonly stop: readonly string[];
   readonly adapter?: string;
-  readonly weights: HeldAs;
+  readonly weights: ServedAs;
   readonly chat?: boolean;
   readonly json?: boolean;
 }

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { Command } from 'commander';
 import { loadChatFormat, loadModelFiles } from '../chat/model-files.ts';
 import { findModelFolder } from '../chat/model-folder.ts';
-import type { HeldAs } from '../engine/arithmetic.ts';
+import type { ServedAs } from '../engine/arithmetic.ts';
 import { openServer } from '../engine/server.ts';
 import { keyFor } from '../lib/http-guard.ts';
 import { serveModel } from '../serve/serve.ts';
@@ -16,7 +16,7 @@ interface ServeFlags {
   readonly port: number;
   readonly replicas: number;
   readonly threads?: number;
-  readonly weights: HeldAs;
+  readonly weights: ServedAs;
   readonly cacheMegabytes?: number;
   readonly maxBatch?: number;
   readonly apiKey?: string;

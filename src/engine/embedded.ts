@@ -1,6 +1,6 @@
 import type { TrainerRole } from '../training/trainer.ts';
 import type { ImageRef } from '../types.ts';
-import { type HeldAs, heldIn } from './arithmetic.ts';
+import { heldIn, type ServedAs } from './arithmetic.ts';
 import { type EmbeddedServer, openServer } from './server.ts';
 import type { LoraOptions } from './training/lora.ts';
 import { type EmbeddedTrainer, openTrainer } from './training/trainer.ts';
@@ -21,8 +21,11 @@ export interface EmbeddedOptions {
   readonly lora?: Omit<LoraOptions, 'alpha'> & Partial<Pick<LoraOptions, 'alpha'>>;
   /** What the servers get of a trainer with `lora`: its matrices, or the whole weights with them added; default `adapter`. */
   readonly send?: 'weights' | 'adapter';
-  /** How weights are held that are not trained, by servers and by a trainer with `lora`; default `float32`, or as the trainer does. */
-  readonly weights?: HeldAs;
+  /**
+   * How weights are held that are not trained, by servers and by a trainer with `lora`; default `float32`, or as the
+   * trainer does. `int8` is for servers alone.
+   */
+  readonly weights?: ServedAs;
   /** Computes activations again in the backward: less memory, a third more time. */
   readonly recompute?: boolean;
   /** Receives one line when kernels are built or cannot be. */
@@ -75,7 +78,7 @@ export function embedded(options: EmbeddedOptions = {}) {
         trainable: role !== 'reference',
         valueHead: valueHead || role === 'critic',
         // A critic trains all of its weights.
-        ...(weights === undefined || role === 'critic' ? {} : { weights }),
+        ...(weights === undefined || weights === 'int8' || role === 'critic' ? {} : { weights }),
         ...(lora && role === 'policy' ? { lora: { alpha: lora.rank, ...lora } } : {}),
         ...(recompute === undefined ? {} : { recompute }),
       }),

@@ -415,6 +415,20 @@ test('weights held in bfloat16 answer as a trainer that holds them so, and not a
   await Promise.all([live.close(), trainer.close()]);
 });
 
+test('weights held in int8 answer nearly as float32, and say that their arithmetic is another', async () => {
+  const live = await open({ weights: 'int8' });
+  const scored = (from: EmbeddedServer) =>
+    from.generate(request(PROMPT, { maxTokens: 1 }, { scorePrompt: true }));
+  const [plain, rounded] = await Promise.all([scored(server), scored(live)]);
+  const distances = PROMPT.slice(1).map((_, at) =>
+    Math.abs(rounded.promptLogprobs![at + 1]! - plain.promptLogprobs![at + 1]!),
+  );
+  expect(Math.max(...distances)).toBeGreaterThan(1e-5);
+  expect(Math.max(...distances)).toBeLessThan(0.1);
+  expect((await live.info()).arithmetic).not.toBe((await server.info()).arithmetic);
+  await live.close();
+});
+
 test('a request that cannot run is refused by field and value, and the engine goes on', async () => {
   const refused = (wanted: GenerateRequest) =>
     server.generate(wanted).then(

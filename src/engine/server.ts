@@ -11,7 +11,7 @@ import type {
 } from '../inference/server.ts';
 import { startWorker } from '../lib/worker.ts';
 import type { ImageRef } from '../types.ts';
-import type { HeldAs } from './arithmetic.ts';
+import type { ServedAs } from './arithmetic.ts';
 import type { GenerationStatistics, StepNews } from './generation/generator.ts';
 import type { Ask, FromEngine, ServerSetup, ToEngine } from './generation/messages.ts';
 import { readImages } from './vision/read-images.ts';
@@ -24,8 +24,8 @@ export interface EmbeddedServerOptions {
   /** Threads that compute; default the machine's parallelism. */
   readonly threads?: number;
   readonly kernels?: 'native' | 'wasm';
-  /** How linear layers are held; default `float32`. */
-  readonly weights?: HeldAs;
+  /** How linear layers are held; default `float32`. With `int8` inputs of products are rounded too. */
+  readonly weights?: ServedAs;
   /** Memory for cached K/V. */
   readonly cacheMegabytes?: number;
   /** Most requests that run at once; further ones wait. */

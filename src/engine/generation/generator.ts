@@ -5,7 +5,7 @@
 import { EngineError } from '../../errors.ts';
 import type { GenerateResult } from '../../inference/server.ts';
 import { messageOf } from '../../lib/error-message.ts';
-import type { HeldAs } from '../arithmetic.ts';
+import type { ServedAs } from '../arithmetic.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { PatchedImage } from '../vision/encoder.ts';
@@ -31,7 +31,7 @@ export interface GeneratorOptions {
   readonly maxBatch: number;
   readonly version: number;
   /** How linear layers are held; default `float32`. */
-  readonly weights?: HeldAs;
+  readonly weights?: ServedAs;
   /** Made when a request first brings stop strings. */
   readonly decoder: () => TokenDecoder;
   /** Reads images; of a model that sees. */
@@ -79,7 +79,7 @@ export class Generator {
   readonly #eyes: { readonly patches: ImagePatches; readonly seen: SeenImages } | undefined;
   readonly #sequences = new Map<number, RunningSequence>();
   readonly #adapters = new Map<string, LoraWeights>();
-  readonly #half: boolean;
+  readonly #held: ServedAs;
   #weights: PackedWeights;
   /** Version of the last update, and what it was of: '' is the model itself. */
   #version = 0;
@@ -95,8 +95,8 @@ export class Generator {
     this.config = config;
     this.#setVersion('', options.version);
     this.#decoder = options.decoder;
-    this.#half = options.weights === 'bfloat16';
-    this.#weights = packWeights(kernels, config, source, this.#half);
+    this.#held = options.weights ?? 'float32';
+    this.#weights = packWeights(kernels, config, source, this.#held);
     const blockBytes = bytesPerBlock(kernels, config, BLOCK_TOKENS);
     const most = options.maxBatch * (Math.ceil(config.contextTokens / BLOCK_TOKENS) + 1);
     const blocks = Math.min(most, Math.floor((options.cacheMegabytes * 2 ** 20) / blockBytes));
@@ -214,7 +214,7 @@ export class Generator {
 
   /** Replaces the model's weights. Running requests continue with the new ones; the cache is emptied. */
   updateWeights(version: number, source: WeightSource): void {
-    const next = packWeights(this.#kernels, this.config, source, this.#half);
+    const next = packWeights(this.#kernels, this.config, source, this.#held);
     this.#scheduler.retract();
     // A prompt is scored by one version: begin again where the old one was not done.
     for (const sequence of this.#sequences.values()) {

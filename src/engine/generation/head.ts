@@ -160,8 +160,8 @@ export class Head {
         out: x,
       });
     }
-    const { head: packed, half } = weights;
-    this.#kernels.matmul({ x, packed, half, y: this.#logits, m: count, n: vocabulary, k: hidden });
+    const { head: packed, products } = weights;
+    products.multiply({ x, packed, y: this.#logits, m: count, n: vocabulary, k: hidden });
     if (cap) this.#kernels.softCap({ x: this.#logits, cap, count: count * vocabulary });
   }
 

@@ -1,6 +1,6 @@
 /** What the embedded server and its thread say to one another. */
 import type { ServerInfo, WeightUpdate } from '../../inference/server.ts';
-import type { HeldAs } from '../arithmetic.ts';
+import type { ServedAs } from '../arithmetic.ts';
 import type { KernelOptions } from '../kernels/kernels.ts';
 import type { GenerationStatistics, StepNews } from './generator.ts';
 import type { PlainRequest } from './request.ts';
@@ -9,7 +9,7 @@ import type { PlainRequest } from './request.ts';
 export interface ServerSetup {
   readonly model: string;
   readonly version: number;
-  readonly weights: HeldAs;
+  readonly weights: ServedAs;
   readonly cacheMegabytes: number;
   readonly maxBatch: number;
   readonly kernels: Omit<KernelOptions, 'log'>;

@@ -1,11 +1,13 @@
 /** A model's weights as generation reads them: linear layers packed once per update, neighbours fused into one. */
 import { EngineError } from '../../errors.ts';
+import type { ServedAs } from '../arithmetic.ts';
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { describeLayer, type Matrix, type Norm } from '../model/decoder-layer.ts';
 import { ParameterStore } from '../model/parameters.ts';
 import { visionSpecs, type WeightSpec, weightElements, weightSpecs } from '../model/weights.ts';
 import { VisionEncoder } from '../vision/encoder.ts';
+import { type Products, productsOf } from './products.ts';
 
 export interface PackedLayer {
   readonly inputNorm: Pointer;
@@ -30,8 +32,8 @@ export interface PackedWeights {
   readonly layers: readonly PackedLayer[];
   readonly norm: Pointer;
   readonly head: Pointer;
-  /** Whether `head` and the matrices of layers are in bfloat16. */
-  readonly half: boolean;
+  /** Products with `head` and the matrices of layers. */
+  readonly products: Products;
   /** Of a model that sees. */
   readonly encoder: VisionEncoder | undefined;
   free(): void;
@@ -89,8 +91,9 @@ export function packWeights(
   kernels: Kernels,
   config: ModelConfig,
   source: WeightSource,
-  half = false,
+  held: ServedAs = 'float32',
 ): PackedWeights {
+  const products = productsOf(kernels, held);
   const { places, shapes } = fusedLayout(config);
   const owned: Pointer[] = [];
   const staged = new Map<string, Pointer>();
@@ -98,9 +101,9 @@ export function packWeights(
   const arrived = new Map<string, number>();
   const take = (floats: number) => kernels.alloc(floats * 4);
   const pack = (weight: Pointer, n: number, k: number) => {
-    const packed = kernels.alloc(kernels.packedBytes(n, k, half));
+    const packed = kernels.alloc(products.packedBytes(n, k));
     owned.push(packed);
-    kernels.pack({ weight, n, k, packed, half });
+    products.pack({ weight, n, k, packed });
     return packed;
   };
   const finish = (name: string) => {
@@ -149,7 +152,7 @@ export function packWeights(
     if (eyes && !kernels.allFinite({ x: eyes.values, count: eyes.count })) {
       throw new EngineError('a weight of the encoder is not finite; the old weights stay in use');
     }
-    return { ...assemble(config, ready), half, encoder, free };
+    return { ...assemble(config, ready), products, encoder, free };
   } catch (error) {
     free();
     throw error;
@@ -159,7 +162,7 @@ export function packWeights(
 function assemble(
   config: ModelConfig,
   ready: ReadonlyMap<string, Pointer>,
-): Omit<PackedWeights, 'free' | 'encoder' | 'half'> {
+): Omit<PackedWeights, 'free' | 'encoder' | 'products'> {
   const get = (name: string) => {
     const pointer = ready.get(name);
     if (pointer === undefined) throw new EngineError(`weight ${name} is missing from the update`);

@@ -9,6 +9,7 @@ import { attentionScale, type ModelConfig } from '../model/config.ts';
 import { type RopeConfig, ropeFrequencies } from '../model/rope.ts';
 import type { LayerAdapters, LoraModule, LoraWeights } from './lora.ts';
 import type { PackedLayer, PackedWeights } from './packed-weights.ts';
+import type { Products } from './products.ts';
 
 export interface TransformerOptions {
   /** Most tokens in one step. */
@@ -59,6 +60,7 @@ export class Transformer {
   readonly #rotations: { readonly full: Rotations; readonly local: Rotations };
   readonly #calls: ReturnType<typeof layerCalls>;
   readonly #turns: { readonly fill: (tokens: number) => void } | undefined;
+  #multiply: Products['multiply'] = () => {};
   #loraRows: { pointer: Pointer; floats: number } = { pointer: 0, floats: 0 };
 
   constructor(kernels: Kernels, config: ModelConfig, options: TransformerOptions) {
@@ -163,7 +165,7 @@ export class Transformer {
     const kernels = this.#kernels;
     const { embed, norm, cacheWrite, cacheAttention } = this.#calls;
     this.#setRows(tokens);
-    this.#setHalf(weights.half);
+    this.#multiply = weights.products.multiply;
     cacheWrite.sequenceCount = cacheAttention.sequenceCount = sequenceCount;
     embed.table = weights.embedding;
     kernels.gather(embed);
@@ -201,17 +203,12 @@ export class Transformer {
     for (const call of [cacheWrite, cacheAttention]) call.tokens = tokens;
   }
 
-  #setHalf(half: boolean): void {
-    const { qkv, output, gateUp, down } = this.#calls;
-    for (const call of [qkv, output, gateUp, down]) call.half = half;
-  }
-
   #attention(packed: PackedLayer, layer: number, tokens: number, lora?: LayerAdapters): void {
     const kernels = this.#kernels;
     const { qkv, qNorm, kNorm, rope, cacheWrite, cacheAttention, output } = this.#calls;
     qkv.packed = packed.qkv;
     qkv.bias = packed.qkvBias;
-    kernels.matmul(qkv);
+    this.#multiply(qkv);
     if (lora) this.#addLora(lora.qkv, qkv, tokens);
     if (packed.qNorm) {
       qNorm.weight = packed.qNorm;
@@ -229,7 +226,7 @@ export class Transformer {
     cacheAttention.window = packed.local ? this.config.local!.window : 0;
     kernels.cacheAttention(cacheAttention);
     output.packed = packed.output;
-    kernels.matmul(output);
+    this.#multiply(output);
     if (lora) this.#addLora(lora.attentionOut, output, tokens);
     this.#normAdded(packed.attentionPostNorm);
   }
@@ -239,12 +236,12 @@ export class Transformer {
     const { gateUp, activate, down } = this.#calls;
     const { activation } = this.config;
     gateUp.packed = packed.gateUp;
-    kernels.matmul(gateUp);
+    this.#multiply(gateUp);
     if (lora) this.#addLora(lora.gateUp, gateUp, tokens);
     if (activation === 'silu') kernels.siluMultiply(activate);
     else kernels.geluMultiply(activate);
     down.packed = packed.down;
-    kernels.matmul(down);
+    this.#multiply(down);
     if (lora) this.#addLora(lora.down, down, tokens);
     this.#normAdded(packed.feedForwardPostNorm);
   }

@@ -137,6 +137,16 @@ export class KernelSet implements Kernels {
     const flags = [flag(a.accumulate), flag(a.half)];
     this.#call('matmul', a.m, a.n, a.k, a.xStride, a.yStride, ...flags, x, packed, y, bias);
   }
+  packedBytesInt8(n: number, k: number) {
+    return this.#call('packedBytesInt8', n, k);
+  }
+  packInt8(a: Args<'packInt8'>) {
+    this.#call('packInt8', a.n, a.k, a.stride, a.weight, a.packed);
+  }
+  matmulInt8(a: Args<'matmulInt8'>) {
+    const { x, packed, y, bias } = a;
+    this.#call('matmulInt8', a.m, a.n, a.k, a.xStride, a.yStride, flag(a.accumulate), x, packed, y, bias);
+  }
   weightGradient(a: Args<'weightGradient'>) {
     this.#call('weightGradient', a.m, a.n, a.k, a.dyStride, a.xStride, a.dwStride, a.dy, a.x, a.dw);
   }

@@ -87,6 +87,11 @@ export interface MatrixOps {
     xStride?: number;
     yStride?: number;
   }): void;
+  packedBytesInt8(n: number, k: number): number;
+  /** Packs for `matmulInt8`: every 64 weights of a row become whole numbers from -127 to 127 with a scale. */
+  packInt8(args: { weight: Pointer; n: number; k: number; packed: Pointer; stride?: number }): void;
+  /** As `matmul`, of 8-bit numbers: x is rounded in the same way. Sums of 64 products are exact. */
+  matmulInt8(args: Omit<Parameters<MatrixOps['matmul']>[0], 'half'>): void;
   /** dw[n, k] += dyᵀ[n, m]·x[m, k]. */
   weightGradient(args: {
     dy: Pointer;

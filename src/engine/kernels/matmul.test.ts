@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { expectClose, onEveryBuild, randomFloats } from './testing/tensors.ts';
+import { dot, expectClose, onEveryBuild, randomFloats } from './testing/tensors.ts';
 
 /** x[m, k] · w[n, k]ᵀ in double. */
 function product(x: readonly number[], w: readonly number[], m: number, n: number, k: number): number[] {
@@ -161,6 +161,63 @@ await onEveryBuild((kernels, tensors) => {
         }
         tensors.free();
       }
+    }
+  });
+
+  test('8-bit products are the sums of whole numbers by blocks of 64, whatever the rows beside them', () => {
+    const float = Math.fround;
+    /** Blocks of 64: whole numbers and their scale. */
+    const rounded = (values: readonly number[]) =>
+      Array.from({ length: Math.ceil(values.length / 64) }, (_, block) => {
+        const part = values.slice(64 * block, 64 * block + 64).map(float);
+        const largest = Math.max(...part.map(Math.abs));
+        const inverse = largest > 0 ? float(127 / largest) : 0;
+        // Ties to even, as the kernels' conversion does.
+        const whole = part.map((value) => {
+          const scaled = float(value * inverse);
+          const down = Math.floor(scaled);
+          const up = scaled - down > 0.5 || (scaled - down === 0.5 && down % 2 !== 0);
+          return up ? down + 1 : down;
+        });
+        return { whole, scale: float(largest / 127) };
+      });
+    for (const [n, k] of [
+      [1, 1],
+      [5, 3],
+      [151, 128],
+      [70, 300],
+    ] as const) {
+      const w = randomFloats(n * k, 16);
+      const packed = tensors.bytes(kernels.packedBytesInt8(n, k));
+      kernels.packInt8({ weight: tensors.floats(w), n, k, packed });
+      const columns = Array.from({ length: n }, (_, j) => rounded(w.slice(j * k, (j + 1) * k)));
+      for (const m of [1, 2, 5, 13]) {
+        const x = randomFloats(m * k, 17, 3);
+        const call = { x: tensors.floats(x), packed, m, n, k };
+        const bias = randomFloats(n, 18);
+        const y = tensors.floats(randomFloats(m * n, 19));
+        const before = tensors.read(y, m * n);
+        kernels.matmulInt8({ ...call, y, bias: tensors.floats(bias), accumulate: true });
+        const expected = before.map((value, at) => {
+          const row = rounded(x.slice(Math.floor(at / n) * k, (Math.floor(at / n) + 1) * k));
+          const sum = row.reduce((total, { whole, scale }, block) => {
+            const column = columns[at % n]![block]!;
+            return total + scale * column.scale * dot(whole, column.whole);
+          }, 0);
+          return value + bias[at % n]! + sum;
+        });
+        expectClose(tensors.read(y, m * n), expected);
+        const [together, alone] = [tensors.blank(m * n), tensors.blank(n)];
+        kernels.f32(call.x + 4 * (m - 1) * k, k)[k - 1] = Number.NaN;
+        kernels.matmulInt8({ ...call, y: together });
+        expect(tensors.read(together, m * n).findIndex(Number.isNaN)).toBe((m - 1) * n);
+        for (let row = 0; row < m; row++) {
+          kernels.matmulInt8({ ...call, x: call.x + 4 * row * k, m: 1, y: alone });
+          const bits = tensors.bits(together + 4 * row * n, n);
+          expect(bits.equals(tensors.bits(alone, n))).toBe(true);
+        }
+      }
+      tensors.free();
     }
   });
 });
