@@ -44,6 +44,34 @@ in_step=$(declare -f serve work
   declare -p gpus_per_node gpus_per_replica replica_environment replica_command replica_key_flag \
     ranks_per_node trainer_python trainer_words)
 
+# At the start every node says what it sees of what its part needs: a file written here just now, because another disk may
+# have the same path, the working directory, its program, and what its command names and this node has.
+look() {
+  local path answer
+  for path; do
+    answer="does not see"
+    { [ -e "$path" ] || command -v "$path" >/dev/null; } && answer=sees
+    echo "$(hostname -s) $answer $path"
+  done
+}
+mark=$logs/written-by-job-$SLURM_JOB_ID
+sight() {
+  local part=$1 word said
+  local -n nodes=$2 on=$3 words=$4
+  local paths=("$mark" "$directory" "${words[0]}")
+  for word in "${words[@]:1}"; do [[ $word = /* && -e $word ]] && paths+=("$word"); done
+  hostname -s >"$mark"
+  said=$(srun --overlap "${on[@]}" --nodes="${#nodes[@]}" --ntasks="${#nodes[@]}" --ntasks-per-node=1 \
+    --nodelist="$(IFS=,; echo "${nodes[*]}")" bash -c "$(declare -f look); look ${paths[*]@Q}")
+  say "nodes of the $part:"
+  echo "$said"
+  [[ $said = *"does not see"* ]] || return 0
+  say "the job ends: every node must see these under the same path (docs/slurm.md)"
+  exit 1
+}
+((replicas > 0)) && sight servers replica_hosts on_replica replica_command
+((trainer_nodes > 0)) && sight trainer trainer_hosts on_trainer trainer_python
+
 # A step that ends is started again at the same address, until the job ends.
 keep() {
   local name=$1 pause=1 step

@@ -1,7 +1,8 @@
 /**
- * A run as a job of a real Slurm cluster: slurmctld and four slurmd of Debian's packages on this machine, each node in a network
+ * A run as a job of a real Slurm cluster: slurmctld and five slurmd of Debian's packages on this machine, each node in a network
  * namespace. The quick start's problems are trained with two `rollcall serve` and the PyTorch trainer on two nodes (gloo). One
- * job is undisturbed and heterogeneous; one is preempted with a warning, then requeued without one; one is stopped. All must earn
+ * job is undisturbed and heterogeneous; one is preempted with a warning, then requeued without one; one reaches its time limit;
+ * of one a server, a rank and the control plane are killed; one loses the control plane's node; one is stopped. All must earn
  * the rewards of the same run in one process. Needs root, slurm-wlm, munge and the environment of `rollcall torch install`.
  */
 import { execFile, execFileSync } from 'node:child_process';
@@ -12,13 +13,16 @@ import { promisify } from 'node:util';
 import { readMetrics } from '../src/watch/run-directory.ts';
 import { readFlags } from './flags.ts';
 import { warmStart } from './short-run.ts';
+import { type Job, kills, lostNode, timeLimit } from './slurm/blows.ts';
 import { startCluster, whatIsMissing } from './slurm/cluster.ts';
 import { writeProblems } from './slurm/problems.ts';
 import { type Aim, atMost, conclude, concludeFailed, holds } from './verdict.ts';
 
 const execute = promisify(execFile);
+/** A node that is lost does not come back, so that comes last. */
+const PARTS = 'gpus,undisturbed,disturbed,stopped,limit,kills,node';
 const flags = readFlags(
-  { runs: 'runs/prove-slurm', steps: '8', tasks: '16', parts: 'gpus,undisturbed,disturbed,stopped' },
+  { runs: 'runs/prove-slurm', steps: '8', tasks: '16', parts: PARTS },
   { steps: '6', tasks: '8' },
 );
 const steps = Number(flags.steps);
@@ -44,12 +48,12 @@ async function prove(): Promise<void> {
   ];
   const near = join(runs, 'process');
   const chosen = flags.parts.split(',');
-  if (chosen.some((part) => part === 'undisturbed' || part === 'disturbed')) {
+  if (chosen.some((part) => part !== 'gpus' && part !== 'stopped')) {
     await rm(near, { recursive: true, force: true });
     say('in one process');
     await rollcall(['train', ...words, 'trainer.options.ranks=2', '--run', near]);
   }
-  const expected = await curveOf(near);
+  const expected = await curveOf(near).catch(() => ({ rewards: [], norms: [] }));
 
   const far = [
     ...words,
@@ -84,7 +88,18 @@ async function prove(): Promise<void> {
   const untilEnded = (id: string) =>
     until(`the end of job ${id}`, async () => !/: (waiting|running)/.test(await stateOf(id)));
 
+  const survive = async (name: string, title: string, what: (job: Job) => Promise<Aim[]>) => {
+    const { id, runDir } = await submit(name, []);
+    const log = () => rollcall(['launch', 'logs', id], environment).catch(() => '');
+    const job = { ...{ id, cluster, slurm, log, until, say }, steps: () => stepsOf(runDir) };
+    aims.push(...(await what({ ...job, ended: () => untilEnded(id) })));
+    await compare(title, id, runDir);
+  };
+
   const parts: Record<string, () => Promise<void>> = {
+    limit: () => survive('limit', 'out of time', timeLimit),
+    kills: () => survive('kills', 'processes killed', kills),
+    node: () => survive('node', 'a node lost', lostNode),
     undisturbed: async () => {
       const { id, runDir } = await submit('undisturbed', ['--heterogeneous']);
       await untilEnded(id);

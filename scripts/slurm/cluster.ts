@@ -6,7 +6,7 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdirSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 
@@ -14,6 +14,10 @@ export interface Cluster {
   readonly nodes: readonly string[];
   /** For Slurm's commands. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Processes of the nodes by their command lines. */
+  find(command: RegExp): readonly { readonly pid: number; readonly node: string }[];
+  /** As if its plug were pulled: no connection is closed, and nothing on it runs on. It does not come back. */
+  lose(node: string): void;
   stop(): Promise<void>;
 }
 
@@ -21,6 +25,8 @@ const BRIDGE = 'rollcall0';
 const NETWORK = '10.77.0';
 const HEAD = 'rollcall-head';
 const SECONDS_TO_START = 60;
+/** A node that does not answer for so long is down. */
+const SECONDS_UNTIL_LOST = 20;
 /** Of each node, in name only: Slurm counts them and tells steps which they have. */
 const GPUS = 4;
 
@@ -69,9 +75,7 @@ export async function startCluster(folder: string, count: number): Promise<Clust
   const stop = async () => {
     for (const child of children.reverse()) await end(child);
     for (const node of nodes) {
-      // What a lost daemon has left in the node.
-      for (const pid of tryRun('ip', ['netns', 'pids', node]).split('\n').filter(Boolean))
-        tryKill(Number(pid));
+      for (const pid of processesOf(node)) tryKill(pid); // what a lost daemon has left
       tryRun('ip', ['netns', 'del', node]);
     }
     tryRun('ip', ['link', 'del', BRIDGE]);
@@ -127,7 +131,17 @@ export async function startCluster(folder: string, count: number): Promise<Clust
       if (second > SECONDS_TO_START) throw new Error(`the nodes did not come up; sinfo says: ${idle}`);
       await wait(1000);
     }
-    return { nodes, environment, stop };
+    const find = (command: RegExp) =>
+      nodes.flatMap((node) =>
+        processesOf(node)
+          .filter((pid) => command.test(commandOf(pid)))
+          .map((pid) => ({ pid, node })),
+      );
+    const lose = (node: string) => {
+      ip(`-n ${node} link set eth0 down`);
+      for (const pid of processesOf(node)) tryKill(pid);
+    };
+    return { nodes, environment, find, lose, stop };
   } catch (error) {
     await stop();
     throw error;
@@ -161,6 +175,7 @@ PreemptMode=REQUEUE
 KillWait=20
 MinJobAge=3600
 ReturnToService=2
+SlurmdTimeout=${SECONDS_UNTIL_LOST}
 GresTypes=gpu
 ${nodes.map((node, at) => `NodeName=${node} NodeAddr=${address(at)} CPUs=2 Gres=gpu:${GPUS} State=UNKNOWN`).join('\n')}
 PartitionName=patient Nodes=ALL Default=YES PriorityTier=1 GraceTime=120 State=UP
@@ -183,6 +198,17 @@ function tryRun(program: string, words: readonly string[], environment: object =
     }).trim();
   } catch {
     return '';
+  }
+}
+
+const processesOf = (node: string) =>
+  tryRun('ip', ['netns', 'pids', node]).split('\n').filter(Boolean).map(Number);
+
+function commandOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+  } catch {
+    return ''; // it has ended
   }
 }
 

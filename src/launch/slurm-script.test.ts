@@ -17,7 +17,15 @@ let plan: SlurmPlan;
  */
 const COMMANDS = {
   scontrol: '[ "$1" = show ] && printf "%s\\n" a b c d e || echo "scontrol $*" >>"$PLACE/calls"',
-  srun: 'line=$(for word; do [[ $word = *declare* ]] || printf "%s " "$word"; done); echo "$line" >>"$PLACE/steps"; exec /bin/sleep 10',
+  // What a node is asked at the start it answers; a blind one has lost the file that was just written.
+  srun: [
+    'if [[ "$*" = *"look "* ]]; then',
+    '  [ -e "$PLACE/blind" ] && rm "$PLACE"/run/launch/written*',
+    '  shift $(($# - 3)); exec "$@"',
+    'fi',
+    'line=$(for word; do [[ $word = *declare* ]] || printf "%s " "$word"; done); echo "$line" >>"$PLACE/steps"',
+    'exec /bin/sleep 10',
+  ].join('\n'),
   hostname: 'echo a',
   sleep: 'exec /bin/sleep 0.1',
   control: [
@@ -44,9 +52,9 @@ beforeAll(async () => {
     resume: false,
     servers: {
       ...{ replicas: 5, perNode: 2, gpusEach: 4, gpusPerNode: 8 },
-      ...{ command: ['vllm', 'serve'], environment: { A: 'b c' } },
+      ...{ command: ['bash', 'serve'], environment: { A: 'b c' } },
     },
-    trainer: { nodes: 2, ranksPerNode: 8, gpusPerNode: 8, python: ['python'], words: [] },
+    trainer: { nodes: 2, ranksPerNode: 8, gpusPerNode: 8, python: ['bash'], words: [] },
     heterogeneous: false,
     warnSeconds: 85,
     sbatch: ['--partition=gpu'],
@@ -73,7 +81,11 @@ async function run(
       SLURM_JOB_NODELIST: '[a-e]',
       SLURM_RESTART_COUNT: String(restarts),
     },
-    stdio: 'ignore',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  let said = '';
+  child.stdout.on('data', (chunk: Buffer) => {
+    said += chunk;
   });
   const exited = once(child, 'exit');
   while (signal && !existsSync(join(folder, 'ready'))) await new Promise((done) => setTimeout(done, 20));
@@ -81,7 +93,7 @@ async function run(
   const [code] = await exited;
   const read = (name: string) => readFile(join(folder, name), 'utf8').catch(() => '');
   return {
-    code,
+    ...{ code, said },
     control: (await read('control')).trim(),
     steps: await read('steps'),
     calls: await read('calls'),
@@ -121,6 +133,19 @@ test('a requeued job resumes the run, if there is one', async () => {
   await mkdir(plan.runDir, { recursive: true });
   await writeFile(join(plan.runDir, 'options.json'), '{}');
   expect((await run(script, { restarts: 1 })).control).toMatch(/ --resume$/);
+});
+
+test('nodes say what they see, and a job with a node that does not see the run directory ends at once', async () => {
+  const script = slurmScript(template, plan);
+  const seen = await run(script);
+  expect(seen.said).toContain(`nodes of the servers:\na sees ${plan.runDir}/launch/written-by-job-417\n`);
+  expect(seen.said).toContain(`a sees ${plan.directory}\na sees bash\n`);
+  await writeFile(join(folder, 'blind'), '');
+  const blind = await run(script);
+  await rm(join(folder, 'blind'));
+  expect(blind.code).toBe(1);
+  expect(blind.said).toContain(`a does not see ${plan.runDir}/launch/written-by-job-417`);
+  expect(blind.control).toBe('');
 });
 
 test('a heterogeneous job has a group of nodes for each part', () => {
