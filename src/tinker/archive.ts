@@ -1,4 +1,6 @@
-/** The archive in which a server hands out an adapter: PEFT's two files, packed as tar and gzip. */
+/** How a server hands out an adapter: PEFT's two files, packed as tar and gzip, or in a folder of its disk. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { TrainerError } from '../errors.ts';
 
@@ -8,9 +10,8 @@ const WEIGHTS = 'adapter_model.safetensors';
 const REGULAR_FILE = /[0\0]/;
 
 /** The adapter's files by name. A config that does not say which layers have an adapter is told by the weights' names. */
-export function adapterFiles(archive: Buffer): ReadonlyMap<string, Uint8Array> {
-  const isZipped = archive[0] === 0x1f && archive[1] === 0x8b;
-  const files = untar(isZipped ? gunzipSync(archive) : archive);
+export function adapterFiles(given: Buffer | { readonly folder: string }): ReadonlyMap<string, Uint8Array> {
+  const files = Buffer.isBuffer(given) ? untar(unzipped(given)) : filesIn(given.folder);
   const [config, weights] = [files.get(CONFIG), files.get(WEIGHTS)];
   if (!config || !weights)
     throw new TrainerError(`the archive of the adapter holds ${[...files.keys()].join(', ') || 'nothing'}`);
@@ -22,6 +23,19 @@ export function adapterFiles(archive: Buffer): ReadonlyMap<string, Uint8Array> {
     [CONFIG, Buffer.from(`${JSON.stringify(told, null, 2)}\n`)],
     [WEIGHTS, weights],
   ]);
+}
+
+const unzipped = (bytes: Buffer) => (bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes);
+
+function filesIn(folder: string): ReadonlyMap<string, Buffer> {
+  try {
+    return new Map([CONFIG, WEIGHTS].map((name) => [name, readFileSync(join(folder, 'adapter', name))]));
+  } catch (cause) {
+    throw new TrainerError(
+      `the server keeps the adapter in ${folder} of its own disk, which cannot be read here; it must be on a disk that both see`,
+      { cause },
+    );
+  }
 }
 
 function untar(bytes: Buffer): ReadonlyMap<string, Buffer> {

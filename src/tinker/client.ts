@@ -2,6 +2,7 @@
  * Calls of the Tinker protocol: JSON over HTTP. A call that takes long answers with the name of a future, which is asked
  * for until it is there. A server that is away is waited for.
  */
+import { fileURLToPath } from 'node:url';
 import { ConfigError, TrainerError } from '../errors.ts';
 import { type Clock, sleep } from '../lib/clock.ts';
 
@@ -62,11 +63,15 @@ export class TinkerClient {
     return (await this.#exchange({ method: 'GET', path }, options)) as T;
   }
 
-  /** The bytes behind a path. Where it leads elsewhere, as to a store of files, the key stays here. */
-  async download(path: string): Promise<Buffer> {
+  /**
+   * The bytes behind a path. Where it leads elsewhere, as to a store of files, the key stays here. A server that hands out its
+   * own disk (TuFT) names a folder.
+   */
+  async download(path: string): Promise<Buffer | { readonly folder: string }> {
     const signal = AbortSignal.timeout(1000 * this.#options.secondsPerCall);
     const told = await fetch(this.url + path, { headers: this.#headers(), redirect: 'manual', signal });
     const there = told.headers.get('location');
+    if (there?.startsWith('file:')) return { folder: fileURLToPath(there) };
     const reply = there === null ? told : await fetch(new URL(there, this.url), { signal });
     if (reply.ok) return Buffer.from(await reply.arrayBuffer());
     throw failure(`${this.url}${path} answered ${reply.status}`, detailOf(await reply.text()));

@@ -105,8 +105,8 @@ export class RemoteModel {
     });
   }
 
-  /** The adapter that is trained, packed. */
-  async archive(): Promise<Buffer> {
+  /** The adapter that is trained: packed, or in a folder of the server. */
+  async archive(): Promise<Buffer | { readonly folder: string }> {
     return this.#whole(async () => {
       const [, run, checkpoint] = /^tinker:\/\/([^/]+)\/(.+)$/.exec(await this.publish(0)) ?? [];
       return this.#client.download(`/api/v1/training_runs/${run}/checkpoints/${checkpoint}/archive`);
