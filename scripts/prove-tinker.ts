@@ -235,7 +235,7 @@ async function learns(server: Skyrl): Promise<void> {
   show(atMost('rewards of every step against the run without kills', farthest(disturbed, undisturbed), 1e-9));
 }
 
-/** Adapters of the head are left out: TuFT's reference names them as PEFT does not load them here. */
+/** The head has no adapter, because the embedded engine knows none there. TuFT tells no norm of a gradient. */
 async function tuft(): Promise<void> {
   installTuft(say);
   const server = new Tuft({ model, directory: join(folder, 'tuft'), port: Number(flags.port) + 90 });

@@ -1,8 +1,7 @@
 /**
  * SkyRL's Tinker server on the CPU: installed once from PyPI, started, killed, started again. It starts its engine by `uv`,
  * for which a script stands in that runs the same in its environment. `tokenSums` is a copy of the package in which two lines
- * are changed, so that losses and gradients are summed over tokens and sequences, as the hosted service says it does; those
- * real servers that do so ask for CUDA.
+ * are changed, so that losses and gradients are summed over tokens and sequences, as the hosted service says it does.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * What differs between servers of the Tinker protocol and cannot be asked of them. Only SkyRL's JAX backend was run
- * (`npm run prove tinker`); the others are as their sources say.
+ * What differs between servers of the Tinker protocol and cannot be asked of them. SkyRL's JAX backend and TuFT's
+ * trainer were run (`npm run prove tinker`); the others are as their sources say.
  */
 import { ConfigError } from '../errors.ts';
 
