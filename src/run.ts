@@ -116,6 +116,8 @@ export class Run<T extends object> {
   update(batch: Batch): Promise<UpdateResult> {
     const { options, weights, checkpoints } = this.#owners;
     checkpoints.beginUpdate();
+    // Said before the trainer's first answer, which may take long: who stops a run must know that an update has begun.
+    options.onProgress?.({ step: batch.step, phase: 'training', done: 0, total: batch.sequences.length });
     return this.time('update_actor', () =>
       weights.train(() => updatePolicy({ ...updateOptions(options, batch.step, weights), batch })),
     );

@@ -15,6 +15,7 @@ const NETWORK = '10.78.0';
 const PORT = 6379;
 const DASHBOARD_PORT = 8265;
 const START_SECONDS = 120;
+const MOST_STARTS = 3;
 const clock = realClock();
 
 /** Ray from PyPI in a virtual environment, made once. */
@@ -66,7 +67,7 @@ export class RayNodes {
     writeFileSync(join(folder, 'hosts'), ['127.0.0.1 localhost', ...hosts, ''].join('\n'));
     try {
       connect(cpus.length);
-      for (const count of cpus) await cluster.#add(count);
+      for (const count of cpus) await cluster.#add(count, 1);
       return cluster;
     } catch (error) {
       await cluster.stop();
@@ -74,7 +75,20 @@ export class RayNodes {
     }
   }
 
-  async #add(cpus: number): Promise<void> {
+  /** Ray gives a raylet 30 s to start, which is too little on a busy machine. */
+  async #add(cpus: number, tries: number): Promise<void> {
+    try {
+      await this.#start(cpus);
+    } catch (error) {
+      const node = this.nodes.length - 1;
+      await ended(this.nodes.pop()!);
+      killAll(node);
+      if (tries >= MOST_STARTS) throw error;
+      await this.#add(cpus, tries + 1);
+    }
+  }
+
+  async #start(cpus: number): Promise<void> {
     const { bin, folder, ownDisk } = this.#options;
     const node = this.nodes.length;
     const head = [
@@ -120,14 +134,7 @@ export class RayNodes {
   }
 
   async stop(): Promise<void> {
-    for (const child of [...this.nodes].reverse()) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      const ended = once(child, 'exit');
-      child.kill('SIGTERM');
-      const cancel = clock.timer(20_000, () => child.kill('SIGKILL'));
-      await ended;
-      cancel();
-    }
+    for (const child of [...this.nodes].reverse()) await ended(child);
     disconnect(this.#options.cpus.length);
   }
 }
@@ -150,16 +157,29 @@ function connect(count: number): void {
   }
 }
 
-/** Also what a proof that was killed has left. */
-function disconnect(count: number): void {
-  const names = Array.from({ length: count }, (_, node) => nameOf(node));
-  for (const { pid } of names.flatMap((_, node) => processesOf(node))) {
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  child.kill('SIGTERM');
+  const cancel = clock.timer(20_000, () => child.kill('SIGKILL'));
+  await exited;
+  cancel();
+}
+
+function killAll(node: number): void {
+  for (const { pid } of processesOf(node)) {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
       // it has ended
     }
   }
+}
+
+/** Also what a proof that was killed has left. */
+function disconnect(count: number): void {
+  const names = Array.from({ length: count }, (_, node) => nameOf(node));
+  for (const node of names.keys()) killAll(node);
   // Links first: the kernel takes a namespace down some time after its last process has ended.
   const links = [...names.map((_, node) => `link del rc-ray${node}`), `link del ${BRIDGE}`];
   for (const words of [...links, ...names.map((name) => `netns del ${name}`)]) {

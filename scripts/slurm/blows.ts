@@ -31,12 +31,14 @@ export async function timeLimit(job: Job): Promise<Aim[]> {
   job.slurm('scontrol', 'update', `JobId=${job.id}`, 'TimeLimit=60');
   const saved = await job.steps();
   await job.ended();
-  const starts = startsOf(await job.log());
+  const log = await job.log();
+  const starts = startsOf(log);
+  const continuedAt = Number(/step\s+(\d+)/.exec(log.slice(log.indexOf('--resume')))?.[1]);
   return [
     holds(
       'warned of its time limit, the job saves itself, is requeued and started a second time, with --resume',
       starts.length === 2 && starts[1]!.includes('--resume'),
-      { starts, saved },
+      { starts, saved, continuedAt },
     ),
   ];
 }
