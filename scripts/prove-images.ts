@@ -1,159 +1,112 @@
 /**
- * Proves that a model that sees, trained and saved by the embedded engine, is a Qwen2.5-VL to others: `transformers` reads its
- * folder and scores dialogues with images as the engine does; the PyTorch trainer scores it alike before and after a step of its
- * own, and the embedded engine reads what that trainer saved.
+ * Proves that a model that sees is a Qwen2.5-VL to others, and that others can train and serve it. Stages:
  *
- *   npm run prove images [-- --model DIR] [--python PATH]
+ *   readers  what the embedded engine trained and saved, `transformers` and the PyTorch trainer score as it does
+ *   served   a real vLLM on dialogues with images against both trainers; images are sent once
+ *   trained  a run on a real vLLM by the PyTorch trainer, with tools that show images
+ *   learned  GRPO by the PyTorch trainer on examples/look beside the embedded one (not with --quick: it makes a warm start)
  *
- * Needs `rollcall torch install` and Pillow. Without --model it is a fresh model of examples/look after one step.
+ *   npm run prove images [-- --stages readers,served] [--look DIR] [--quick]
+ *
+ * Needs `rollcall torch install`, and installs vLLM for the CPU. --look is a warm start of examples/look, seed 1.
  */
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { lookRows } from '../bench/engine/images.ts';
-import { TorchPeer } from '../bench/engine/torch-peer.ts';
-import { createLookModel } from '../examples/look/look.ts';
+import { createLookModel, type LookSetup, warmStart } from '../examples/look/look.ts';
 import { RECIPES } from '../examples/look/recipe.ts';
-import { openServer } from '../src/engine/server.ts';
 import { openTrainer } from '../src/engine/training/trainer.ts';
-import { PLAIN_SAMPLING } from '../src/lib/plain-sampling.ts';
+import { ConfigError } from '../src/errors.ts';
 import { defaultPython } from '../src/torch/environment.ts';
-import { torch as torchTrainer } from '../src/torch/torch.ts';
 import { readFlags } from './flags.ts';
-import { atLeast, atMost, conclude } from './verdict.ts';
+import { proveLearned } from './images/learned.ts';
+import { brieflyTaught, randomModel } from './images/models.ts';
+import { proveReaders } from './images/readers.ts';
+import { proveServed } from './images/served.ts';
+import { proveTrained } from './images/trained.ts';
+import { writeWideHeads } from './images/wide-heads.ts';
+import { install, REAL_SERVERS } from './servers/real-server.ts';
+import { startReal } from './servers/start.ts';
+import { type Aim, atMost, conclude } from './verdict.ts';
 
-const flags = readFlags({ model: '', python: defaultPython(), rows: '32' }, { rows: '8' });
-const ADAM = { learningRate: 1e-2, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
+const STAGES = ['readers', 'served', 'trained', 'learned'] as const;
 
+const flags = readFlags(
+  { stages: STAGES.join(','), look: '', python: defaultPython(), rows: '32', steps: '3', grpoSteps: '20' },
+  { stages: 'readers,served,trained', rows: '8', steps: '2' },
+);
+const stages = flags.stages.split(',');
+const unknown = stages.find((stage) => !STAGES.some((one) => one === stage));
+if (unknown !== undefined)
+  throw new ConfigError(`--stages has ${JSON.stringify(unknown)}; known are ${STAGES.join(', ')}`);
+
+const say = (line: string) => console.error(`${new Date().toISOString().slice(11, 19)}  ${line}`);
+const vllm = REAL_SERVERS.vllm;
+/** It has Pillow and `transformers`. */
+const vllmPython = join(dirname(vllm.program), 'python');
+const { python } = flags;
+const rows = Number(flags.rows);
 const directory = await mkdtemp(join(tmpdir(), 'rollcall-images-'));
+const setup: LookSetup = { seed: 1, recipe: RECIPES.full, directory, say };
+const aims: Aim[] = [];
+const figures: Record<string, unknown> = {};
+
+async function withServer(model: string, work: (url: string) => Promise<Aim[]>): Promise<void> {
+  const server = await startReal(vllm, model, { directory, say });
+  try {
+    aims.push(...(await work(server.url)));
+  } finally {
+    await server.stop();
+  }
+}
+
+/** The same model for a vLLM on a CPU, and how far its log-probs are from the model's own. */
+async function widened(model: string): Promise<string> {
+  const wide = join(directory, 'wide');
+  writeWideHeads(model, wide);
+  const look = await lookRows(model);
+  const dialogues = await look.rows(0, rows);
+  const scored = [];
+  for (const folder of [model, wide]) {
+    const trainer = await openTrainer({ model: folder, threads: 2, readImage: look.images.read });
+    scored.push((await trainer.score(dialogues, { temperature: 1, outputs: ['logprob'] })).logprob!);
+    await trainer.close();
+  }
+  const [narrow, same] = scored.map((all) => all.flatMap((row) => [...row]));
+  const apart = Math.max(...narrow!.map((value, at) => Math.abs(value - same![at]!)));
+  aims.push(atMost('the model with wide heads against itself, largest difference', apart, 1e-4));
+  return wide;
+}
+
 try {
-  const setup = { seed: 1, recipe: RECIPES.full, directory, say: () => {} };
-  const from = flags.model || (await createLookModel(setup));
-  const look = await lookRows(from);
-  const rows = await look.rows(0, Number(flags.rows));
-  const options = { temperature: 1, outputs: ['logprob'] as const };
-  const readImage = look.images.read;
-
-  // One step, so that what is read elsewhere is what training saved.
-  const trainer = await openTrainer({ model: from, threads: 2, readImage });
-  const before = await trainer.score(rows, options);
-  if (!flags.model) {
-    const pass = await trainer.forward(rows, options);
-    await pass.backward({
-      logprob: rows.map(({ targets }) => Float32Array.from(targets, (target) => -target)),
-    });
-    await trainer.optimStep(ADAM);
+  await install(vllm, say);
+  if (stages.includes('readers')) {
+    const from = await createLookModel(setup);
+    const found = await proveReaders({ from, python, peerPython: vllmPython, rows, steps: true, directory });
+    aims.push(...found.aims);
+    figures['readers'] = found.figures;
   }
-  const saved = join(directory, 'saved');
-  await trainer.save(saved);
-  const trained = await trainer.score(rows, options);
-  await trainer.close();
-
-  const server = await openServer({ model: saved, threads: 2, cacheMegabytes: 64, readImage });
-  const served = await Promise.all(
-    rows.map(({ ids, images }, index) =>
-      server.generate({
-        id: `row-${index}-`,
-        trajectory: `row-${index}-`,
-        prompt: ids,
-        images: images.map(({ image }) => image),
-        imagePlaces: images.map(({ at }) => at),
-        scorePrompt: true,
-        sampling: { ...PLAIN_SAMPLING, maxTokens: 1, stopIds: [], seed: 1 },
-      }),
-    ),
-  );
-  await server.close();
-
-  const torch = new TorchPeer(flags.python, 'torch_vision');
-  const about = await torch.ask({ do: 'about' });
-  const { logprobs } = await torch.ask<{ logprobs: number[][] }>({
-    do: 'score',
-    model: saved,
-    threads: 2,
-    rows: await look.plain(rows),
-  });
-  await torch.close();
-
-  // The same step from the same folder, by the other trainer, through the port that a run uses.
-  const other = await torchTrainer({ device: 'cpu', threads: 2, python: flags.python }).open('policy', from, {
-    readImage,
-  });
-  const otherBefore = await other.score(rows, options);
-  if (!flags.model) {
-    const pass = await other.forward(rows, options);
-    await pass.backward({
-      logprob: rows.map(({ targets }) => Float32Array.from(targets, (target) => -target)),
-    });
-    await other.optimStep(ADAM);
+  if (stages.includes('served')) {
+    const model = await randomModel(vllmPython, directory);
+    await withServer(model, (url) => proveServed({ model, url, python, rows, directory }));
   }
-  const otherTrained = await other.score(rows, options);
-  const otherSaved = join(directory, 'saved-by-torch');
-  await other.save(otherSaved);
-  await other.close();
-  const reader = await openTrainer({ model: otherSaved, threads: 2, readImage });
-  const readBack = await reader.score(rows, options);
-  await reader.close();
-
-  let compared = 0;
-  const largest = (ours: (row: number, at: number) => number, theirs: (row: number, at: number) => number) =>
-    Math.max(
-      ...rows.flatMap(({ targets }, row) =>
-        [...targets.keys()]
-          .filter((at) => targets[at])
-          .map((at) => {
-            compared++;
-            return Math.abs(ours(row, at) - theirs(row, at));
-          }),
-      ),
-    );
-  const trainerAt = (row: number, at: number) => trained.logprob![row]![at]!;
-  const torchAt = (row: number, at: number) => logprobs[row]![at]!;
-  conclude(
-    [
-      atMost(
-        'log-probs of the trainer against transformers, largest difference',
-        largest(trainerAt, torchAt),
-        1e-4,
-      ),
-      atMost(
-        'log-probs of the server against transformers, largest difference',
-        largest((row, at) => served[row]!.promptLogprobs![at]!, torchAt),
-        1e-4,
-      ),
-      atMost(
-        'log-probs of the PyTorch trainer against the embedded one, largest difference',
-        largest(
-          (row, at) => otherBefore.logprob![row]![at]!,
-          (row, at) => before.logprob![row]![at]!,
-        ),
-        1e-4,
-      ),
-      atMost(
-        'the same after a step of each, largest difference',
-        largest((row, at) => otherTrained.logprob![row]![at]!, trainerAt),
-        1e-3, // Adam divides by the root of what may be rounding
-      ),
-      atMost(
-        'what the PyTorch trainer saved, read by the embedded engine, largest difference',
-        largest(
-          (row, at) => readBack.logprob![row]![at]!,
-          (row, at) => otherTrained.logprob![row]![at]!,
-        ),
-        1e-4,
-      ),
-      ...(flags.model
-        ? []
-        : [
-            atLeast(
-              'what the step changed',
-              largest(trainerAt, (row, at) => before.logprob![row]![at]!),
-              0.1,
-            ),
-          ]),
-    ],
-    { rows: rows.length, images: rows.length * rows[0]!.images.length, compared, ...(about as object) },
-  );
+  const needsWarm = stages.includes('learned') && flags.look === '';
+  const warm = needsWarm ? await warmStart(setup) : flags.look;
+  if (stages.includes('trained')) {
+    const model = await widened(warm || (await brieflyTaught(setup, 1600)));
+    await withServer(model, async (url) => {
+      const scored = await proveServed({ model, url, python, rows, directory });
+      return [...scored, ...(await proveTrained({ setup, model, url, python, steps: Number(flags.steps) }))];
+    });
+  }
+  if (stages.includes('learned')) {
+    await mkdir(directory, { recursive: true });
+    const found = await proveLearned({ setup, model: warm, python, steps: Number(flags.grpoSteps) });
+    aims.push(...found.aims);
+    figures['learned'] = found.figures;
+  }
+  conclude(aims, figures);
 } finally {
   await rm(directory, { recursive: true, force: true });
 }

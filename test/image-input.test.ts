@@ -1,7 +1,17 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createModel, embedded, loadChatFormat, rollout, tool, toolLoop } from 'rollcall';
+import {
+  arrayDataset,
+  createModel,
+  embedded,
+  loadChatFormat,
+  reward,
+  rollout,
+  tool,
+  toolLoop,
+  train,
+} from 'rollcall';
 import { loadModelFiles } from 'rollcall/chat';
 import { encodePng, memoryImages, readImageProcessor } from 'rollcall/services';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -120,4 +130,35 @@ test('an image token in the text of a question or a tool stays text, beside imag
   expect(shown).toEqual(segment.images.map(({ at }) => at));
   expect(shown.length).toBe(2);
   expect(tokenizer.decode(segment.ids).split(placeholder).length - 1).toBe(5);
+});
+
+test('what the trainer cannot decode is refused when it is shown, though the servers could show it', async () => {
+  const { servers, trainer } = embedded({ threads: 1, log: () => {} });
+  const gif = Buffer.from('GIF89a\x08\0\x08\0', 'latin1');
+  const told: string[] = [];
+  const agent = toolLoop({
+    name: 'shows',
+    prompt: async (_, { image }) => {
+      const shown = await image(gif).catch((error: Error) => {
+        told.push(error.message);
+        return image(square(1));
+      });
+      return [{ role: 'user', content: [{ type: 'image', image: shown }] }];
+    },
+  });
+  const run = train({
+    model,
+    runDir: join(directory, 'run'),
+    tasks: arrayDataset([{}], 'one'),
+    agent,
+    rewards: [reward('length', ({ trajectory }) => trajectory.text.length)],
+    servers: { ...servers, decodesImages: false }, // as vLLM's and SGLang's
+    trainer,
+    steps: 1,
+    tasksPerStep: 1,
+    attemptsPerTask: 2,
+    limits: { turns: 1, tokensPerReply: 4 },
+  });
+  for await (const { metrics } of run) expect(metrics).toBeDefined();
+  expect(told).toEqual(Array(2).fill(expect.stringContaining('image/gif cannot be decoded here')));
 });

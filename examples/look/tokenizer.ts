@@ -65,5 +65,10 @@ export async function writeTokenizer(directory: string): Promise<void> {
     },
     model: { ...json.model, vocab: { ...json.model.vocab, ...Object.fromEntries(digits) } },
   });
-  await write('tokenizer_config.json', { ...files['tokenizer_config.json'], chat_template: CHAT_TEMPLATE });
+  await write('tokenizer_config.json', {
+    ...files['tokenizer_config.json'],
+    chat_template: CHAT_TEMPLATE,
+    // vLLM asks every Qwen2.5-VL which token stands for a video, and there is none here.
+    extra_special_tokens: { image_token: VISION[1], video_token: VISION[2] },
+  });
 }

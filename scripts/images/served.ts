@@ -60,6 +60,10 @@ export async function proveServed({ model, url, python, rows: count, directory }
     const again = await ask(server, rows[0]!, { scorePrompt: true });
     const lost = recorder.pairs.filter((pair) => pair.step === 'lost' && isGenerate(pair));
 
+    const many = await ask(server, manyTimes(rows[0]!, 1000), {}).then(
+      () => 'answered',
+      (error: Error) => error.message,
+    );
     const first = ours[0]!;
     return [
       atMost('vLLM against the embedded trainer, largest difference', apart(dialogues, ours), 1e-4),
@@ -74,7 +78,7 @@ export async function proveServed({ model, url, python, rows: count, directory }
       ),
       holds(
         'a reply across the update goes on',
-        across.finish !== 'abort' && across.versions.at(-1)?.version === 1,
+        across.finish === 'stop' || (across.finish === 'length' && across.versions.at(-1)?.version === 1),
         across.versions,
       ),
       holds(
@@ -82,6 +86,7 @@ export async function proveServed({ model, url, python, rows: count, directory }
         sent.second.images === rows.length && sent.first.images === rows.length,
         sent,
       ),
+      holds('more images than the server takes are refused in words', /At most 999 image/.test(many), many),
       holds(
         'images that the server lost are sent again',
         lost.map(({ status }) => status).join() === '400,200' && again.ids.length > 0,
@@ -157,6 +162,12 @@ function withStray(row: SeenRow): SeenRow {
   const at = first!.at + 6;
   const ids = Int32Array.from([...row.ids.slice(0, at), row.ids[first!.at]!, ...row.ids.slice(at)]);
   return { ...row, ids, images: [first!, { ...second!, at: second!.at + 1 }] };
+}
+
+/** The first image, so many times. */
+function manyTimes({ ids, images: [first] }: SeenRow, count: number): Pick<SeenRow, 'ids' | 'images'> {
+  const images = Array.from({ length: count }, (_, at) => ({ ...first!, at }));
+  return { ids: new Int32Array(count + 1).fill(ids[first!.at]!, 0, count), images };
 }
 
 async function scores(trainer: Trainer, dialogues: readonly Played[]): Promise<readonly Float32Array[]> {

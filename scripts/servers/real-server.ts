@@ -49,7 +49,7 @@ export const REAL_SERVERS: Readonly<Record<RealServer['engine'], RealServer>> = 
     cannot: {
       'sleep and wake': '--enable-sleep-mode is refused: the platform has no memory pool that can sleep',
       'log-probs of prompts with LoRA': 'the engine ends (einsum), so adapters cannot be attested',
-      images: 'the small model reads none',
+      images: 'the small model reads none; npm run prove images shows them',
     },
     dies: { ofScoringWithLora: true, ofWrongIds: false },
     losesWeights: true,

@@ -66,6 +66,7 @@ export function embedded(options: EmbeddedOptions = {}) {
   };
   const trainer = {
     name: 'embedded',
+    decodesImages: true,
     open: (
       role: TrainerRole,
       model: string,

@@ -82,7 +82,7 @@ export async function openParts<T extends object>(
   const processor = readImageProcessor(model);
   const images = imageBlobs(runPaths(options.runDir).blobs, {
     processor,
-    decodes: from.decodesImages ?? false,
+    decodes: (from.decodesImages || trainers.decodesImages) ?? false,
   });
   const open = async (resource: Promise<Trainer>) => {
     const ready = await resource;

@@ -99,6 +99,7 @@ export function torch(given: TorchOptions = {}): TrainerFactory {
   const open = new Map<string, string>();
   return {
     name: 'torch',
+    decodesImages: true,
     open: async (role, model, { valueHead = false, readImage } = {}): Promise<Trainer> => {
       const sight = await readSight(model, readImage);
       group ??= new WorkerGroup(source, options.restarts ?? 5, log);

@@ -100,6 +100,8 @@ export interface AdapterWeights {
 /** What trains: opens a trainer for each model of a run. */
 export interface TrainerFactory {
   readonly name: string;
+  /** As of servers: what it could not decode is refused when it is stored, also where servers could show it. */
+  readonly decodesImages?: boolean;
   open(role: TrainerRole, model: string, options?: OpenTrainerOptions): Promise<Trainer>;
   /** Where its weights are sampled, for a trainer whose service does that too: a run's servers unless others are given. */
   readonly servers?: ServerFactory;
