@@ -103,16 +103,26 @@ test('eval, score and fork open a run that was made from YAML, from another dire
   expect(readdirSync(join(run, 'forks'))).toHaveLength(1);
 }, 60_000);
 
+test('the file of a run stands for its model, or for its run directory', async () => {
+  const file = join(folder, 'run.yaml');
+  const few = ['limits.tokensPerReply=2', '--tasks', '1'];
+  const evaluated = await rollcall('eval', file, ...few, '--json');
+  expect(evaluated).toMatchObject({ code: 0, text: expect.stringContaining('"tasks":1') });
+  const scored = await rollcall('score', file, `runDir=${run}`);
+  expect(scored.text).toContain('step 1  4 trajectories  reward 0.000, was 0.000');
+  const never = await rollcall('score', file, `runDir=${join(folder, 'never')}`);
+  expect(never).toMatchObject({ code: 1, text: expect.stringContaining('never has no trajectories') });
+}, 60_000);
+
 test('chat offers the tools of a run that was made from YAML', async () => {
   // The end of standard input ends the conversation at once.
+  const { Readable } = await import('node:stream');
   const input = vi
     .spyOn(process, 'stdin', 'get')
-    .mockReturnValue(
-      Object.assign((await import('node:stream')).Readable.from([]), { isTTY: false, fd: 0 }) as never,
-    );
+    .mockImplementation(() => Object.assign(Readable.from([]), { isTTY: false, fd: 0 }) as never);
   onTestFinished(() => input.mockRestore());
-  const { text } = await rollcall('chat', run);
-  expect(text).toContain('tools: calculator');
+  expect((await rollcall('chat', run)).text).toContain('tools: calculator');
+  expect((await rollcall('chat', join(folder, 'run.yaml'))).text).toContain('tools: calculator');
 }, 60_000);
 
 test('sft takes demonstrations, YAML and overrides, and names what it does not read', async () => {

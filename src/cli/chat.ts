@@ -10,10 +10,9 @@ import { gateway } from '../gateway/gateway.ts';
 import { rollout } from '../rollout.ts';
 import { openChatFormat } from '../run/chat-format.ts';
 import { runPaths } from '../watch/run-directory.ts';
-import type { GivenWords } from './given-run.ts';
 import { number, whole } from './number.ts';
 import { textOf } from './print-trajectory.ts';
-import { modelOf, wholePath } from './recorded-run.ts';
+import { modelOf, readNamed } from './recorded-run.ts';
 import { trainedWith } from './trained-with.ts';
 import { weightsOption } from './weights-option.ts';
 
@@ -28,7 +27,7 @@ export function registerChat(program: Command): void {
   program
     .command('chat')
     .description('talk to the model of a run (its newest checkpoint) or of a directory, tools included')
-    .argument('<run>', 'run directory, or a model directory')
+    .argument('<run>', 'run directory, model directory, or a run file, YAML or script: its model')
     .argument('[overrides...]', "changes to the run's options, such as chat.format=hermes")
     .option(
       '--config <file>',
@@ -37,19 +36,18 @@ export function registerChat(program: Command): void {
     .option('--temperature <t>', '0 is greedy', number(0), 0)
     .option('--max-tokens <n>', 'tokens per reply', whole(1), 512)
     .addOption(weightsOption())
-    .action((run: string, overrides: string[], { config, ...flags }: ChatFlags) =>
-      converse(run, { file: config, overrides }, flags),
+    .action((run: string, overrides: string[], flags: ChatFlags) =>
+      converse(readNamed(run, overrides, flags.config), flags),
     );
 }
 
 async function converse(
-  name: string,
-  words: GivenWords,
+  { path, words }: ReturnType<typeof readNamed>,
   { temperature, maxTokens, weights }: ChatFlags,
 ): Promise<void> {
-  const run = wholePath(name);
-  const model = existsSync(runPaths(run).options) ? await modelOf(run) : run;
-  const { tools, chat, close } = await trainedWith(run, words);
+  const { tools, chat, close, ...described } = await trainedWith(path, words);
+  const isRun = path !== undefined && existsSync(runPaths(path).options);
+  const model = isRun ? await modelOf(path) : (path ?? described.model);
   const { directory, format } = await openChatFormat(model, {
     chat,
     tools: tools.length > 0,

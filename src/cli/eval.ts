@@ -14,7 +14,7 @@ import { apiKeyOption } from './api-key.ts';
 import { number, whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { createDisplay } from './progress.ts';
-import { openRunOf, wholePath } from './recorded-run.ts';
+import { openRunOf, readNamed, wholePath } from './recorded-run.ts';
 
 interface EvalFlags {
   readonly config?: string;
@@ -33,7 +33,10 @@ export function registerEval(program: Command): void {
   program
     .command('eval')
     .description('accuracy of a run, a checkpoint or a model on the validation tasks of a run file')
-    .argument('<model>', 'run directory (its newest checkpoint), checkpoint, or model directory')
+    .argument(
+      '<model>',
+      'run directory (its newest checkpoint), checkpoint, model directory, or a run file, YAML or script: its model',
+    )
     .argument('[overrides...]', "changes to the run's options, such as limits.turns=4")
     .option(
       '--config <file>',
@@ -56,12 +59,13 @@ export function registerEval(program: Command): void {
       '\nExample: rollcall eval runs/after --against runs/before --attempts 4 --temperature 1',
     )
     .action(async (model: string, overrides: string[], flags: EvalFlags) => {
-      const [first, second] = [model, flags.against ?? model].map(wholePath) as [string, string];
-      const run = await openRunOf(first, { file: flags.config, overrides });
+      const { path, words } = readNamed(model, overrides, flags.config);
+      const against = flags.against === undefined ? undefined : wholePath(flags.against);
+      const run = await openRunOf(path, words);
       const options = resolveOptions(run.options);
       const measure = async () => ({
-        one: await evaluateModel(first, options, flags),
-        other: flags.against === undefined ? undefined : await evaluateModel(second, options, flags),
+        one: await evaluateModel(path ?? options.model, options, flags),
+        other: against === undefined ? undefined : await evaluateModel(against, options, flags),
       });
       const { one, other } = await measure().finally(run.close);
       const changes = other ? changedTasks(one.groups, other.groups) : undefined;

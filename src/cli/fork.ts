@@ -27,7 +27,7 @@ import type { GivenWords } from './given-run.ts';
 import { whole } from './number.ts';
 import { openPolicy } from './open-policy.ts';
 import { textOf } from './print-trajectory.ts';
-import { modelOf, openRunOf, readOrigin, wholePath } from './recorded-run.ts';
+import { directoryOf, modelOf, openRunOf, readNamed, readOrigin, wholePath } from './recorded-run.ts';
 
 interface ForkFlags {
   readonly turn: number;
@@ -45,7 +45,7 @@ export function registerFork(program: Command): void {
     .description(
       'continue a recorded trajectory from a turn, with a message changed, and compare the outcomes',
     )
-    .argument('<run>', 'run directory')
+    .argument('<run>', 'run directory, or the run file, YAML or script that names it')
     .argument('<step>', 'step', whole(0))
     .argument('<task>', 'task, by its number in the dataset', whole(0))
     .argument('<attempt>', 'attempt at it', whole(0))
@@ -72,13 +72,15 @@ export function registerFork(program: Command): void {
     )
     .action(
       async (
-        run: string,
+        name: string,
         step: number,
         task: number,
         attempt: number,
         overrides: string[],
         flags: ForkFlags,
       ) => {
+        const named = readNamed(name, overrides, flags.config);
+        const run = await directoryOf(named);
         const { original, directory, groups } = await forkTrajectory(
           run,
           {
@@ -88,7 +90,7 @@ export function registerFork(program: Command): void {
             attempts: flags.attempts,
             edits: Object.fromEntries(flags.edit.map(readEdit)),
           },
-          { ...flags, words: { file: flags.config, overrides } },
+          { ...flags, words: named.words },
         );
         if (flags.json)
           console.log(JSON.stringify({ directory, outcomes: groups[0]!.attempts.map(outcome) }));

@@ -44,6 +44,9 @@ export function hydraFile(path: string | undefined, name: string | undefined): s
   );
 }
 
+/** Whether a word names a file that describes a run, as opposed to a directory or a model. */
+export const isDescription = (word: string) => /\.(ya?ml|sh|m?[jt]s)$/.test(word);
+
 export const isRunFile = (file: string | undefined): file is string =>
   file !== undefined && /\.m?[jt]s$/.test(file);
 
@@ -78,7 +81,7 @@ export async function openRecorded(config: RunSource, overrides: readonly string
   return openDescribed(await resolveRun({ recorded: config.given, overrides }));
 }
 
-/** A run file passes values; overrides may change its plain options. */
+/** A run file passes values; overrides may change its plain options, its model and where it is kept. */
 async function openRunFile(file: string, overrides: readonly string[]): Promise<GivenRun> {
   const given = await loadRunFile(file);
   return { options: { ...given, ...overridden(given, overrides) }, close: async () => {} };
@@ -111,16 +114,18 @@ export function refuse({ refused, missing }: Pick<ResolvedRun, 'refused' | 'miss
     throw new ConfigError(`this run cannot start:\n${wrong.map((line) => `  ${line}`).join('\n')}`);
 }
 
-/** Overrides of a run file: the plain options only, merged group by group. */
+const CHANGEABLE = [...Object.keys(PLAIN), 'model', 'runDir'];
+
+/** Overrides of a run file, merged group by group. */
 function overridden(given: TrainOptions, overrides: readonly string[]): Record<string, unknown> {
   const changes: Record<string, unknown> = {};
   for (const override of parseOverrides(overrides)) {
     if (override.kind === 'unset')
       throw new ConfigError(`${override.source}: a run file's options can be set, not removed`);
     const [group, ...rest] = override.key.split('.');
-    if (!(group! in PLAIN)) {
+    if (!CHANGEABLE.includes(group!)) {
       throw new ConfigError(
-        `${override.source}: a run file passes ${group} as code; overrides change ${Object.keys(PLAIN).join(', ')}`,
+        `${override.source}: a run file passes ${group} as code; overrides change ${CHANGEABLE.join(', ')}`,
       );
     }
     if (rest.length === 0) changes[group!] = override.value;

@@ -6,7 +6,14 @@ import { loadModelFiles } from '../chat/model-files.ts';
 import { ConfigError } from '../errors.ts';
 import type { RunSource } from '../options.ts';
 import { readLatestCheckpoint, runPaths } from '../watch/run-directory.ts';
-import { type GivenRun, type GivenWords, openGivenRun, openRecorded } from './given-run.ts';
+import {
+  type GivenRun,
+  type GivenWords,
+  isDescription,
+  openGivenRun,
+  openRecorded,
+  splitWords,
+} from './given-run.ts';
 import type { Decode } from './print-trajectory.ts';
 
 /** What `options.json` says about where a run came from. */
@@ -53,11 +60,11 @@ let loading: Promise<unknown> = Promise.resolve();
  * there; paths that the user gave must be resolved before.
  */
 export function openRunOf(
-  run: string,
+  run: string | undefined,
   { file, overrides }: GivenWords = { overrides: [] },
 ): Promise<GivenRun> {
   const load = async () => {
-    if (file !== undefined) return openGivenRun({ file, overrides });
+    if (file !== undefined || run === undefined) return openGivenRun({ file, overrides });
     const { config, workingDirectory } = await readOrigin(run);
     const isGone = config !== null && 'path' in config && !existsSync(config.path);
     if (config === null || isGone) {
@@ -72,6 +79,26 @@ export function openRunOf(
   const result = loading.catch(() => {}).then(load);
   loading = result;
   return result;
+}
+
+/** What a command's words name: a run or a model by its `path`, or else a run that a file or overrides describe. */
+export function readNamed(
+  first: string,
+  overrides: readonly string[],
+  config?: string,
+): { readonly path: string | undefined; readonly words: GivenWords } {
+  const described = splitWords([first, ...overrides]);
+  if (config === undefined && (described.file === undefined || isDescription(described.file)))
+    return { path: undefined, words: described };
+  return { path: wholePath(first), words: { file: config, overrides } };
+}
+
+/** The run directory of what was named. */
+export async function directoryOf({ path, words }: ReturnType<typeof readNamed>): Promise<string> {
+  if (path !== undefined) return resolve(path);
+  const { options, close } = await openGivenRun(words);
+  await close();
+  return resolve(options.runDir);
 }
 
 /** What a command names, as a whole path where there is such a file or folder: a model may also be a name on the hub. */

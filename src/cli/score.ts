@@ -1,4 +1,3 @@
-import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { ConfigError } from '../errors.ts';
 import { realClock } from '../lib/clock.ts';
@@ -7,7 +6,7 @@ import { scoreTrajectory } from '../reward/score.ts';
 import type { Segment, Trajectory } from '../types.ts';
 import { listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-store.ts';
 import { whole } from './number.ts';
-import { openRunOf } from './recorded-run.ts';
+import { directoryOf, openRunOf, readNamed } from './recorded-run.ts';
 
 interface ScoreFlags {
   readonly config?: string;
@@ -21,14 +20,15 @@ export function registerScore(program: Command): void {
     .description(
       'score the stored trajectories of a run again with the rewards of a run file; nothing is generated',
     )
-    .argument('<run>', 'run directory')
+    .argument('<run>', 'run directory, or the run file, YAML or script that names it')
     .argument('[overrides...]', "changes to the run's options, such as limits.turns=4")
     .option('--config <file>', "run file, YAML or script with the rewards; the run's own if not given")
     .option('--step <n>', 'only this step', whole(0))
     .option('--json', 'print one JSON line per trajectory')
     .action(async (name: string, overrides: string[], flags: ScoreFlags) => {
-      const run = resolve(name);
-      const { options, close } = await openRunOf(run, { file: flags.config, overrides });
+      const named = readNamed(name, overrides, flags.config);
+      const run = await directoryOf(named);
+      const { options, close } = await openRunOf(named.path, named.words);
       await scoreAgain(run, options.rewards, flags).finally(close);
     });
 }

@@ -116,10 +116,10 @@ async function givenBy(words: readonly string[]): Promise<Given> {
   if (words.length === 0) return { options: {} };
   const split = splitWords(words);
   if (isRunFile(split.file)) {
-    if (split.overrides.length > 0)
-      throw new ConfigError(`${split.overrides[0]}: beside a run file give flags, such as --learning-rate`);
     const { model, trainer, seed } = await loadRunFile(split.file);
-    return { model, options: { ...defined(trainer, 'trainer'), ...defined(seed, 'seed') } };
+    const { options, ...said } = await givenBy(split.overrides);
+    const own = { ...defined(trainer, 'trainer'), ...defined(seed, 'seed') };
+    return { model, ...said, options: { ...own, ...options } };
   }
   if (split.file !== undefined && !['.yaml', '.yml', '.sh'].includes(extname(split.file)))
     throw new ConfigError(`${split.file} is neither demonstrations nor a run; see rollcall sft --help`);

@@ -7,20 +7,26 @@ import { listSteps, readStepIndex, readTrajectory } from '../watch/trajectory-st
 import type { GivenWords } from './given-run.ts';
 import { modelOf, openRunOf, readOrigin } from './recorded-run.ts';
 
-/** The tools and the chat format of the run file; a model directory has neither. */
-export async function trainedWith(
-  run: string,
-  words: GivenWords,
-): Promise<{ tools: readonly Tool[]; chat?: ResolvedOptions['chat']; close(): Promise<void> }> {
-  const isRun = existsSync(runPaths(run).options);
-  if (words.file === undefined && (!isRun || (await readOrigin(run)).config === null)) {
+interface TrainedWith {
+  /** That the run starts from; of a model directory itself. */
+  readonly model: string;
+  readonly tools: readonly Tool[];
+  readonly chat?: ResolvedOptions['chat'];
+  close(): Promise<void>;
+}
+
+/** The tools and the chat format of the run file; a model directory has neither. Without a run, words describe one. */
+export async function trainedWith(run: string | undefined, words: GivenWords): Promise<TrainedWith> {
+  const isRun = run !== undefined && existsSync(runPaths(run).options);
+  const isBare = run !== undefined && (!isRun || (await readOrigin(run)).config === null);
+  if (words.file === undefined && isBare) {
     if (isRun) await refuseWithoutTools(run, []);
-    return { tools: [], close: async () => {} };
+    return { model: run, tools: [], close: async () => {} };
   }
   const { options, close } = await openRunOf(run, words);
-  const { agent: trained, chat } = resolveOptions(options);
+  const { agent: trained, chat, model } = resolveOptions(options);
   if (isRun) await refuseWithoutTools(run, trained.tools);
-  return { tools: trained.tools, ...(chat ? { chat } : {}), close };
+  return { model, tools: trained.tools, ...(chat ? { chat } : {}), close };
 }
 
 /** Trajectories that are looked at for the tools that the model was offered. */
