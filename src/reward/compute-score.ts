@@ -50,7 +50,11 @@ export async function openModule(options: ComputeScoreOptions, gives: Gives) {
   const exports = await loadModule(path, directory, where);
   if (typeof exports[name] !== 'function') {
     const names = Object.keys(exports).join(', ') || 'nothing';
-    throw new ConfigError(`${where}: does not export a function ${name}; it exports ${names}`);
+    const isBatch = typeof exports['compute_reward'] === 'function';
+    const over = isBatch
+      ? '. For compute_reward(data) give rewards.name=compute_reward rewards.over=batch (verl: custom_reward_function.name=compute_reward)'
+      : '';
+    throw new ConfigError(`${where}: does not export a function ${name}; it exports ${names}${over}`);
   }
   const workerData = { path, name, directory, gives };
   const pool = workerPool(

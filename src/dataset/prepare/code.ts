@@ -10,11 +10,18 @@ export type CodeLanguage = (typeof CODE_LANGUAGES)[number];
 export const CODE_SETS = ['mbpp', 'humaneval'] as const;
 export type CodeSet = (typeof CODE_SETS)[number];
 
-const FILES: Record<CodeSet, Record<CodeLanguage, RegExp>> = {
-  mbpp: { typescript: /(^|\/)mbtsp[^/]*\.jsonl$/, python: /(^|\/)mbpp[^/]*\.jsonl$/ },
+/** Which files hold a set, and how that is said. */
+const FILES: Record<CodeSet, Record<CodeLanguage, readonly [pattern: RegExp, name: string]>> = {
+  mbpp: {
+    typescript: [/(^|\/)mbtsp[^/]*\.jsonl$/, 'mbtsp*.jsonl'],
+    python: [/(^|\/)mbpp[^/]*\.jsonl$/, 'mbpp*.jsonl'],
+  },
   humaneval: {
-    typescript: /(^|\/)(HumanEval_typescript|humaneval-ts)[^/]*\.jsonl$/i,
-    python: /(^|\/)HumanEval(?!_typescript|-ts)[^/]*\.jsonl$/i,
+    typescript: [
+      /(^|\/)(HumanEval_typescript|humaneval-ts)[^/]*\.jsonl$/i,
+      'HumanEval_typescript*.jsonl or humaneval-ts*.jsonl',
+    ],
+    python: [/(^|\/)HumanEval(?!_typescript|-ts)[^/]*\.jsonl$/i, 'HumanEval*.jsonl'],
   },
 };
 
@@ -28,10 +35,12 @@ export async function prepareCode(
   language: CodeLanguage,
   set: CodeSet = 'mbpp',
 ): Promise<Preparation> {
-  const pattern = FILES[set][language];
+  const [pattern, looked] = FILES[set][language];
   const files = await findFiles(origin, pattern);
   if (files.length === 0)
-    throw new DatasetError(`${origin.path ?? origin.hub}: has no file ${pattern.source} for ${language}`);
+    throw new DatasetError(
+      `${origin.path ?? origin.hub}: has no file for ${set} in ${language}; looked for ${looked}`,
+    );
   const split = (name: 'train' | 'test') =>
     (async function* () {
       const dataset = await openDataset(files);

@@ -92,7 +92,7 @@ export function checkMemory(
   if (needed <= available) return;
   throw new ConfigError(
     `training ${model} on the CPU needs about ${gigabytes(needed)} GB, and ${where} offers ${gigabytes(available)} GB; ` +
-      `1000 tokens would take about ${seconds.toPrecision(2)} s. Use a smaller model, lora, or the PyTorch trainer on GPUs: ` +
+      `1000 tokens would take about ${Number(seconds.toPrecision(2))} s. Use a smaller model, lora, or the PyTorch trainer on GPUs: ` +
       'trainer.name=torch (docs/torch.md)',
   );
 }

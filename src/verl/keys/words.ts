@@ -5,7 +5,7 @@ import { kind } from '../../lib/setting.ts';
 export const NEEDS_GPU_TRAINER = 'it needs a trainer on GPUs: trainer.name=torch (docs/torch.md)';
 export const NEEDS_SERVER_FLAG =
   'it is not passed on; start the servers with it yourself, and give servers.mode=server and servers.urls';
-export const NO_RAY = 'Ray and Hydra are not used here';
+export const NO_RAY = 'Hydra is not used, and Ray only by `rollcall launch ray` (docs/ray.md)';
 
 /** In verl null and 0 mean no limit. */
 export const NO_LIMIT = 1_000_000;
