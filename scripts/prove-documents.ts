@@ -1,13 +1,17 @@
 /**
  * Runs what stands here for each command line of verl's documents about multi-turn rollout and the agent loop.
- * docs/verl-documents.md is the table that says what answers what. Data are six made-up rows; runs are resolved, not trained (`prove recipes`
- * trains them). `--quick` changes nothing.
+ * docs/verl-documents.md is the table that says what answers what. Data are a few made-up rows. Recipes are resolved, not trained
+ * (`prove recipes` trains them); what the documents show as code or as rows is run with a tiny model. `--quick` changes nothing.
  */
 import { mkdtempSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { encodePng } from 'rollcall/services';
 import { main } from '../src/cli/main.ts';
 import { toyData } from '../test/recipes.ts';
+import { LONG, tinyModel, tinySeeingModel } from '../test/tiny-model.ts';
+import { AGENT_LOOP, REWARD, ROWS, TOOLS } from './documents/snippets.ts';
 import { type Aim, conclude, holds } from './verdict.ts';
 
 const data = await toyData();
@@ -69,6 +73,22 @@ const mapFunction = file(
   "export default (row) => ({ ...row, agent_name: 'tool_agent' });\n",
 );
 const dry = (...words: string[]) => ['train', ...words, '--dry-run'];
+const short = (model: string, rows: string) => [
+  `actor_rollout_ref.model.path=${model}`,
+  `data.train_files=${rows}`,
+  ...['data.max_prompt_length=8192', 'data.max_response_length=48', 'trainer.options={threads: 1}'],
+];
+const [model, seeing] = [await tinyModel(1, 'tiny', LONG), await tinySeeingModel()];
+const loop = file('my_agent_loop.ts', AGENT_LOOP);
+const shaper = file('my_reward_shaper.ts', REWARD);
+writeFileSync(
+  inFolder('geometry.png'),
+  encodePng({ width: 60, height: 48, rgb: new Uint8Array(3 * 60 * 48) }),
+);
+const plainRows = file('plain.jsonl', JSON.stringify(ROWS.plain));
+const taken = createServer();
+await new Promise<void>((listening) => taken.listen(0, '127.0.0.1', listening));
+const { port } = taken.address() as { port: number };
 
 /** In order: what the page names it, the words after `rollcall`, and what must be printed. */
 const LINES: readonly (readonly [name: string, words: readonly string[], shows: RegExp])[] = [
@@ -147,6 +167,81 @@ const LINES: readonly (readonly [name: string, words: readonly string[], shows: 
     dry(rollout, 'actor_rollout_ref.rollout.max_turns=5', 'actor_rollout_ref.rollout.timeout_per_turn=30'),
     /"secondsPerReply": 30/,
   ],
+  [
+    'rollout_name may be vllm',
+    dry('actor_rollout_ref.rollout.name=vllm', 'data.need_tools_kwargs=True'),
+    /"needToolsKwargs": true[\s\S]*"engine": "vllm"/,
+  ],
+  [
+    'a prompt with replies and tool messages',
+    ['preview', ...short(model, file('turns.jsonl', JSON.stringify(ROWS.turns))), '--attempts', '1'],
+    /Let me calculate[\s\S]*tool\n48/,
+  ],
+  [
+    'a Geo3K row: parts of type image and text, and its own tools',
+    [
+      'preview',
+      ...short(seeing, file('geometry.jsonl', JSON.stringify(ROWS.geometry(inFolder('geometry.png'))))),
+      ...['tools.names=[geometry_calculator,angle_solver,calculator]', '--attempts', '1'],
+    ],
+    /geometry_calculator[\s\S]*angle_solver(?![\s\S]*A calculator)[\s\S]*image_pad\|>Find the angle/,
+  ],
+  [
+    'the tools block',
+    ['preview', file('tools.yaml', TOOLS), ...short(model, plainRows), '--attempts', '1'],
+    /A calculator that can evaluate mathematical expressions/,
+  ],
+  [
+    'agent_loop_class and agent_loop_config',
+    dry(
+      `actor_rollout_ref.rollout.agent_loop_class=${loop}#MyAgentLoop`,
+      ...['max_turns=10', 'tools=["calculator"]', 'stop_on_correct=True'].map(
+        (word) => `actor_rollout_ref.rollout.agent_loop_config.${word}`,
+      ),
+    ),
+    /"stopOnCorrect": true/,
+  ],
+  [
+    'agent_loop_class: …GSM8KToolAgentLoop',
+    [
+      ...['preview', ...short(model, plainRows), '--attempts', '1', 'tools.names=[calculator]'],
+      'actor_rollout_ref.rollout.agent_loop_class=examples.sglang_multiturn.gsm8k_toolcall_shaping.agent_loop.GSM8KToolAgentLoop',
+    ],
+    /"name": "calculator"/,
+  ],
+  [
+    'agent_loop_class: path.to.MyAgentLoop',
+    dry('actor_rollout_ref.rollout.agent_loop_class=path.to.MyAgentLoop'),
+    /missing: agent\.module: path\.to\.MyAgentLoop is Python; write agents\.ts/,
+  ],
+  [
+    'class MyAgentLoop with generate(llm_server, data); compute_reward(data)',
+    [
+      ...[
+        'train',
+        ...short(model, plainRows),
+        `actor_rollout_ref.rollout.agent_loop_class=${loop}#MyAgentLoop`,
+      ],
+      ...['actor_rollout_ref.rollout.agent_loop_config.max_turns=3', `custom_reward_function.path=${shaper}`],
+      ...['custom_reward_function.name=compute_reward', `trainer.default_local_dir=${inFolder('own-loop')}`],
+      ...['trainer.total_training_steps=1', 'data.train_batch_size=1', 'actor_rollout_ref.rollout.n=2'],
+    ],
+    /step 1\/1 {2}reward 0\.1/,
+  ],
+  [
+    'port 30000 is taken',
+    dry('actor_rollout_ref.rollout.name=sglang', `actor_rollout_ref.rollout.port_start=${port}`),
+    new RegExp(`missing: servers: port ${port} is taken by process ${process.pid}`),
+  ],
+  [
+    '_is_complete: final answer, repetition, failed calls',
+    dry(
+      ...['stop_on_final_answer=true', 'stop_on_repetition=true', 'max_tool_failures=3'].map(
+        (word) => `actor_rollout_ref.rollout.agent_loop_config.${word}`,
+      ),
+    ),
+    /Final Answer[\s\S]*"stopOnToolFailures": 3/,
+  ],
   ['stop_strings', dry("actor_rollout_ref.rollout.stop_strings=['<|im_end|>', '##DONE##']"), /##DONE##/],
   ['reward_shaping.tool_format_reward=0.05', dry('reward_shaping.tool_format_reward=0.05'), /0\.05/],
   ...[
@@ -201,4 +296,5 @@ for (const [name, words, shows] of LINES) {
   aims.push(holds(name, passed));
   if (!passed) console.error(`FAILED  ${name}: rollcall ${words.join(' ')}\n${printed.slice(0, 1500)}`);
 }
+taken.close();
 conclude(aims, { lines: LINES.length });

@@ -40,7 +40,8 @@ export function curveSvg(
       .map(({ step, validation }) => `${x(step)},${y(validation!)}`)
       .join(' ');
     const [row, place] = [Math.floor(index / 4), index % 4];
-    const [legend, base] = [FRAME.left + 12 + place * 150, bottom - 12 - 18 * row];
+    const below = Math.floor((curves.length - 1) / 4) - row;
+    const [legend, base] = [FRAME.left + 12 + place * 150, bottom - 12 - 18 * below];
     return (
       `${dots.join('')}<polyline points="${line}" fill="none" stroke="${colour}" stroke-width="2"/>` +
       `<rect x="${legend}" y="${base - 10}" width="12" height="12" fill="${colour}"/>` +

@@ -17,8 +17,10 @@ const PACE: Pace = { batch: 16, learningRate: 4e-3, finalShare: 0.03, warmupStep
 /** Enough demonstrations to contain every word of their task. */
 const DEMONSTRATIONS_OF_WORDS = 768;
 
+type Taught<T> = Pick<Exercise<T>, 'options' | 'demonstration' | 'demonstrations'>;
+
 export interface TeachModelOptions<T> {
-  readonly exercise: Exercise<T>;
+  readonly exercise: Taught<T>;
   readonly directory: string;
   readonly seed: number;
   /** Hardly anything of everything, for tests. */
@@ -74,7 +76,7 @@ export async function teachModel<T>(options: TeachModelOptions<T>): Promise<numb
 
 /** What is said in the last demonstrations, by all sides: written down with a tokenizer of single bytes. */
 async function textsOf<T>(
-  { demonstration, demonstrations, options: { agent } }: Exercise<T>,
+  { demonstration, demonstrations, options: { agent } }: Taught<T>,
   count: number,
 ): Promise<string[]> {
   const files = createTokenizerFiles([]);

@@ -1,5 +1,6 @@
 import { isAbsolute } from 'node:path';
 import { expandHome } from '../dataset/open.ts';
+import { isKnownLoop } from '../verl/agent-file.ts';
 import { trackerNamed } from '../watch/trackers/by-name.ts';
 import type { DescribedRun } from './schema.ts';
 
@@ -17,6 +18,10 @@ const IN_TYPESCRIPT: Readonly<Record<string, string>> = {
 const whereabouts = (path: string) =>
   isAbsolute(expandHome(path)) ? path : `${path} in the working directory, ${process.cwd()}`;
 
+/** A class by its Python path, `package.module.Class`. */
+const isUnknownClass = (path: string) =>
+  /^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$/.test(path) && /\.[A-Z]\w*$/.test(path);
+
 /** Files and programs that a run needs and does not find: listed by --dry-run, an error in train. */
 export function findMissing(
   options: DescribedRun,
@@ -27,7 +32,7 @@ export function findMissing(
   const file = (path: string | null, what: string) => {
     if (path === null) return;
     const [name] = path.split('#') as [string];
-    if (name.endsWith('.py'))
+    if (name.endsWith('.py') || isUnknownClass(path))
       missing.push(`${what}: ${path} is Python; ${IN_TYPESCRIPT[what] ?? 'write it in TypeScript'}`);
     else if (!exists(expandHome(name))) missing.push(`${what}: there is no file ${whereabouts(name)}`);
   };
@@ -47,7 +52,7 @@ export function findMissing(
   for (const path of tasks.files) file(path, 'tasks.files');
   for (const path of validation.files) file(path, 'validation.files');
   file(agent.file, 'agent.file');
-  if (agent.module?.includes('#')) file(agent.module, 'agent.module');
+  if (agent.module !== null && !isKnownLoop(agent.module)) file(agent.module, 'agent.module');
   file(tools.file, 'tools.file');
   file(tools.module, 'tools.module');
   file(users.file, 'users.file');

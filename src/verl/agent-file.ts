@@ -28,6 +28,9 @@ const PYTHON_LOOPS: Readonly<Record<string, string>> = {
   GSM8KToolAgentLoop: 'tool_agent',
 };
 
+/** Whether a name without a file, `package.module.Class`, is a loop that has a counterpart here. */
+export const isKnownLoop = (target: string) => target.split('.').at(-1)! in PYTHON_LOOPS;
+
 /** What the agents of a file may refer to: its folder, tools, and the built-in agents. */
 export interface AgentModuleOptions<T> {
   readonly directory: string;

@@ -236,4 +236,10 @@ test('a Python module is answered with how the same is written here', async () =
   expect(missing).toContainEqual(
     expect.stringMatching(/agent.module: my_loop.py#MyAgentLoop is Python; .*generate\(llm_server, data\)/),
   );
+  const byPath = (path: string) =>
+    resolveRun({ overrides: [`actor_rollout_ref.rollout.agent_loop_class=${path}`] });
+  expect((await byPath('path.to.MyAgentLoop')).missing).toContainEqual(
+    expect.stringContaining('agent.module: path.to.MyAgentLoop is Python; write agents.ts'),
+  );
+  expect((await byPath('verl.tool_agent_loop.ToolAgentLoop')).missing.join()).not.toContain('agent.module');
 });

@@ -1,0 +1,162 @@
+/**
+ * Recipes whose own sizes need GPUs, run by their own commands on a CPU until they learn: `rollcall data gsm8k`, then
+ * `rollcall train recipes/NAME/run.yaml`, with a fresh model of 0.2M weights that imitated mostly bad dialogues first. Changed on
+ * the command line are paths, sizes, the engine, the learning rate and how often is measured. Draws docs/images/recipe-NAME.svg.
+ *
+ *   npm run prove recipe-curves [-- --only gsm8k-multiturn,gsm8k-mlflow,shaping] [--keep]
+ *
+ * gsm8k-mlflow sends metrics and traces to MLFLOW_TRACKING_URI, or else to a stand-in. --keep takes the warm start of the last call.
+ */
+import { existsSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { TrainOptions } from 'rollcall';
+import type { TaskRow } from 'rollcall/datasets';
+import { type Curve, curveSvg } from '../examples/quickstart/curve-svg.ts';
+import { openGivenRun } from '../src/cli/given-run.ts';
+import { main } from '../src/cli/main.ts';
+import { embedded } from '../src/engine/embedded.ts';
+import { readMetrics, type StepMetrics } from '../src/watch/run-directory.ts';
+import { LONG, tinyModel } from '../test/tiny-model.ts';
+import { mlflowStandIn } from '../test/trackers-stand-ins.ts';
+import { readFlags } from './flags.ts';
+import { demonstration, writeProblems } from './recipes/unclear-sums.ts';
+import { teachModel } from './tasks/teach-model.ts';
+import { type Aim, atLeast, conclude } from './verdict.ts';
+
+const flags = readFlags(
+  {
+    only: 'gsm8k-multiturn,gsm8k-mlflow,shaping',
+    runs: 'runs/recipe-curves',
+    steps: '24',
+    demonstrations: '4096',
+    keep: false,
+  },
+  { only: 'gsm8k-multiturn' },
+);
+const STYLES = { 'gsm8k-mlflow': 'agent-loop' } as Readonly<Record<string, string>>;
+const warmStart = join(flags.runs, 'warm-start');
+const say = (line: string) => console.error(line);
+
+/** What `rollcall` is given after `train`: all that differs from the recipe's file. */
+function words(recipe: string, model: string, runDir: string): string[] {
+  const data = join(flags.runs, STYLES[recipe] ?? 'tool');
+  return [
+    `recipes/${recipe}/run.yaml`,
+    `actor_rollout_ref.model.path=${model}`,
+    `data.train_files=${join(data, 'train.parquet')}`,
+    `data.val_files=${join(data, 'test.parquet')}`,
+    `trainer.default_local_dir=${runDir}`,
+    ...[
+      'data.train_batch_size=16',
+      'actor_rollout_ref.actor.ppo_mini_batch_size=8',
+      'actor_rollout_ref.rollout.n=8',
+    ],
+    ...[
+      'data.max_prompt_length=256',
+      'data.max_response_length=224',
+      `trainer.total_training_steps=${flags.steps}`,
+    ],
+    ...['servers.engine=embedded', 'servers.mode=standalone', 'trainer.name=embedded'],
+    ...['actor_rollout_ref.actor.optim.lr=5e-4', 'trainer.test_freq=4'],
+  ];
+}
+
+async function teach(): Promise<void> {
+  const isKept = flags.keep && existsSync(warmStart);
+  if (!isKept) await rm(flags.runs, { recursive: true, force: true });
+  const problems = join(flags.runs, 'problems');
+  await writeProblems(problems, { train: 1024, test: 96 });
+  for (const style of ['tool', 'agent-loop']) {
+    const folders = ['--local_dataset_path', problems, '--local_save_dir', join(flags.runs, style)];
+    await main(['data', 'gsm8k', '--style', style, ...folders]);
+  }
+  if (isKept) return;
+  const [file, ...overrides] = words(
+    'gsm8k-multiturn',
+    await tinyModel(1, 'tiny', LONG),
+    join(flags.runs, 'unused'),
+  );
+  // The model that stands in until there is one writes a token for each byte.
+  const long = overrides.map((word) => word.replace('max_prompt_length=256', 'max_prompt_length=8192'));
+  const run = await openGivenRun({ file, overrides: long });
+  try {
+    const rows: TaskRow[] = [];
+    for await (const { row } of run.options.tasks.rows()) rows.push(row as unknown as TaskRow);
+    const exercise = {
+      options: run.options as unknown as TrainOptions<TaskRow>,
+      demonstration: (index: number) => demonstration(rows[index % rows.length]!, index),
+      demonstrations: Number(flags.demonstrations),
+    };
+    const { trainer } = embedded();
+    const tokens = await teachModel({ exercise, directory: warmStart, seed: 1, tiny: false, trainer, say });
+    say(`warm start: ${tokens} tokens`);
+  } finally {
+    await run.close();
+  }
+}
+
+/** The recipe by its own command; the figures of its steps. */
+async function trained(
+  recipe: string,
+  name: string,
+  more: readonly string[] = [],
+): Promise<readonly StepMetrics[]> {
+  const runDir = join(flags.runs, name);
+  await rm(runDir, { recursive: true, force: true });
+  say(`rollcall train ${[...words(recipe, warmStart, runDir), ...more].join(' ')}`);
+  await main(['train', ...words(recipe, warmStart, runDir), ...more]);
+  if (process.exitCode) throw new Error(`${name} did not run to its end`);
+  return readMetrics(runDir);
+}
+
+const VALIDATED = 'val-aux/openai/gsm8k/score/mean@1';
+const curve = (name: string, colour: string, steps: readonly StepMetrics[], training: string): Curve => ({
+  name,
+  colour,
+  points: steps.map(({ step, metrics }) => ({
+    step,
+    ...(metrics[training] === undefined ? {} : { training: metrics[training] }),
+    ...(metrics[VALIDATED] === undefined ? {} : { validation: metrics[VALIDATED] }),
+  })),
+});
+const validated = (steps: readonly StepMetrics[]) => steps.flatMap(({ metrics }) => metrics[VALIDATED] ?? []);
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const validCalls = (steps: readonly StepMetrics[], last: number) =>
+  mean(steps.flatMap(({ metrics }) => metrics['tools/valid'] ?? []).slice(-last));
+
+const aims: Aim[] = [];
+const figures: Record<string, unknown> = {};
+await teach();
+for (const recipe of flags.only.split(',')) {
+  const standIn =
+    recipe === 'gsm8k-mlflow' && !process.env['MLFLOW_TRACKING_URI'] ? await mlflowStandIn() : undefined;
+  if (standIn) process.env['MLFLOW_TRACKING_URI'] = standIn.url;
+  const steps = await trained(recipe, recipe).finally(() => standIn?.close());
+  const right = validated(steps);
+  aims.push(atLeast(`${recipe}: gain in right answers`, right.at(-1)! - right[0]!, 0.25));
+  figures[recipe] = { right, training: steps.flatMap(({ metrics }) => metrics['reward/score/mean'] ?? []) };
+  const curves = [curve('right answers', '#0a7', steps, 'reward/score/mean')];
+  if (recipe === 'shaping') {
+    const unshaped = await trained(recipe, 'unshaped', ['reward_shaping.enable=false']);
+    const gain = validCalls(steps, 8) - validCalls(unshaped, 8);
+    aims.push(atLeast('shaping: valid calls of the last 8 steps, more than unshaped', gain, 0.02));
+    const calls = (of: readonly StepMetrics[]) => of.flatMap(({ metrics }) => metrics['tools/valid'] ?? []);
+    figures['valid calls'] = { shaped: calls(steps), unshaped: calls(unshaped), right: validated(unshaped) };
+    const ofCalls = (name: string, colour: string, of: readonly StepMetrics[]): Curve => ({
+      name,
+      colour,
+      points: of.flatMap(({ step, metrics }) =>
+        metrics['tools/valid'] === undefined ? [] : [{ step, validation: metrics['tools/valid'] }],
+      ),
+    });
+    const both = [ofCalls('shaped', '#0a7', steps), ofCalls('unshaped', '#c50', unshaped)];
+    const svg = curveSvg('Share of calls that could be run', both, 'attempts in training');
+    await writeFile('docs/images/recipe-shaping.svg', svg);
+  } else
+    await writeFile(
+      `docs/images/recipe-${recipe}.svg`,
+      curveSvg(`${recipe}: share of right answers`, curves),
+    );
+}
+conclude(aims, figures);
