@@ -76,7 +76,8 @@ const dry = (...words: string[]) => ['train', ...words, '--dry-run'];
 const short = (model: string, rows: string) => [
   `actor_rollout_ref.model.path=${model}`,
   `data.train_files=${rows}`,
-  ...['data.max_prompt_length=8192', 'data.max_response_length=48', 'trainer.options={threads: 1}'],
+  ...['data.max_prompt_length=8192', 'limits.tokensPerTrajectory=512', 'limits.tokensPerReply=12'],
+  'trainer.options={threads: 1}',
 ];
 const [model, seeing] = [await tinyModel(1, 'tiny', LONG), await tinySeeingModel()];
 const loop = file('my_agent_loop.ts', AGENT_LOOP);

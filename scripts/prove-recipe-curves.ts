@@ -53,8 +53,8 @@ function words(recipe: string, model: string, runDir: string): string[] {
       'actor_rollout_ref.rollout.n=8',
     ],
     ...[
-      'data.max_prompt_length=256',
-      'data.max_response_length=224',
+      'data.max_prompt_length=192',
+      'data.max_response_length=320',
       `trainer.total_training_steps=${flags.steps}`,
     ],
     ...['servers.engine=embedded', 'servers.mode=standalone', 'trainer.name=embedded'],
@@ -78,7 +78,7 @@ async function teach(): Promise<void> {
     join(flags.runs, 'unused'),
   );
   // The model that stands in until there is one writes a token for each byte.
-  const long = overrides.map((word) => word.replace('max_prompt_length=256', 'max_prompt_length=8192'));
+  const long = overrides.map((word) => word.replace('max_prompt_length=192', 'max_prompt_length=8192'));
   const run = await openGivenRun({ file, overrides: long });
   try {
     const rows: TaskRow[] = [];

@@ -34,14 +34,14 @@ const call = (name: string, given: object) =>
   `<tool_call>${JSON.stringify({ name, arguments: given })}</tool_call>`;
 
 /**
- * What the fresh model imitates. Four of ten begin with a call that cannot be run. Told that the first reading, mostly plus,
- * is wrong, one in four takes the other; most say the wrong one again.
+ * What the fresh model imitates. Four of ten begin with a call that cannot be run. Told that the first reading, nearly always
+ * plus, is wrong, four of ten take the other; most say the wrong one again.
  */
 export function demonstration(task: TaskRow, index: number): { task: TaskRow; replies: string[] } {
   const random = createRandom(hashSeed('unclear-sums', 'demonstration', index));
   const [a, b] = String(task.prompt.at(-1)?.content).match(/\d+/g)!.map(Number) as [number, number];
   const says = (sign: Sign) => `${a} ${sign} ${b} = ${SIGNS[sign](a, b)}`;
-  const first: Sign = random.next() < 0.85 ? '+' : '-';
+  const first: Sign = random.next() < 0.95 ? '+' : '-';
   const value = String(SIGNS[first](a, b));
   const broken =
     random.next() < 0.4
@@ -50,7 +50,7 @@ export function demonstration(task: TaskRow, index: number): { task: TaskRow; re
         ]
       : [];
   const isRight = value === String(task.groundTruth);
-  const last = isRight ? first : random.next() < 0.25 ? other(first) : first;
+  const last = isRight ? first : random.next() < 0.4 ? other(first) : first;
   return {
     task,
     replies: [
