@@ -5,8 +5,10 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createTokenizer } from '../../chat/tokenizer.ts';
 import { ConfigError } from '../../errors.ts';
+import { openKernels } from '../kernels/open.ts';
 import { readJson, readTensors } from '../model/files.ts';
 import { inspectModel } from '../model/inspect.ts';
+import { TrainingEngine } from '../training/training-engine.ts';
 import { BLOCK_TYPES } from './blocks.ts';
 import { convertGguf } from './convert.ts';
 import { GgufFile } from './file.ts';
@@ -53,6 +55,40 @@ test('a Llama has the weights that transformers reads from its file, and its tok
   // SmolLM cuts digits one by one, so that the merge of 1 and 2 is never made: two letters of bytes after two added tokens.
   expect([...tokenizer.encode('12')]).toEqual([2 + 0x31, 2 + 0x32]);
   expect(tokenizer.eosId).toBe(1);
+});
+
+test('a Gemma 3 scores as transformers scores it from its file, and its SentencePiece tokenizer falls back to bytes', async () => {
+  const model = join(directory, 'model');
+  convertGguf(join(GOLDEN, 'gemma.gguf'), model, { precision: 'float32' });
+  expect(inspectModel(model)).toMatchObject({
+    family: 'gemma3_text',
+    headSize: 32,
+    window: 16,
+    windowLayers: 2,
+  });
+  const { ids, logprobs } = readJson(join(GOLDEN, 'gemma.json')) as { ids: number[]; logprobs: number[] };
+  const kernels = await openKernels({ threads: 1, log: () => {} });
+  const engine = new TrainingEngine(kernels, { model, trainable: false });
+  const row = { ids: Int32Array.from(ids), targets: Uint8Array.from(ids, (_, at) => Number(at > 0)) };
+  const { logprob } = engine.score([row], { temperature: 1, outputs: ['logprob'] });
+  engine.close();
+  await kernels.close();
+  for (const [at, expected] of logprobs.entries()) {
+    expect(Math.abs(logprob![0]![at + 1]! - expected)).toBeLessThan(1e-5 * Math.abs(expected));
+  }
+
+  const tokenizer = createTokenizer(
+    readJson(join(model, 'tokenizer.json')),
+    readJson(join(model, 'tokenizer_config.json')),
+  );
+  const { vocab } = (readJson(join(model, 'tokenizer.json')) as { model: { vocab: Record<string, number> } })
+    .model;
+  const pieces = (text: string) =>
+    [...tokenizer.encode(text)].map((id) => Object.keys(vocab).find((token) => vocab[token] === id));
+  // By falling scores: "he", "▁t", "▁the"; "in", "▁l", "ine".
+  expect(pieces('<bos> the lines')).toEqual(['<bos>', '▁the', '▁l', 'ine', 's']);
+  expect(pieces('é12')).toEqual(['<0xC3>', '<0xA9>', '12']);
+  expect(tokenizer.decode(tokenizer.encode(' the é lines'))).toBe(' the é lines');
 });
 
 test('bfloat16 halves the file', () => {

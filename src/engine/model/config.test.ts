@@ -45,9 +45,10 @@ test('a Qwen2 window that is switched off is no obstacle', () => {
 });
 
 test('the config that is written is read back the same', () => {
-  for (const family of ['llama', 'qwen2', 'qwen3'] as const) {
+  for (const family of ['llama', 'qwen2', 'qwen3', 'mistral', 'phi3', 'gemma2', 'gemma3_text'] as const) {
     const config = parse({
       ...LLAMA,
+      ...(family === 'gemma2' || family === 'phi3' ? { sliding_window: 33 } : {}),
       model_type: family,
       num_key_value_heads: 2,
       head_dim: 16,
@@ -60,6 +61,57 @@ test('the config that is written is read back the same', () => {
   }
 });
 
+const GEMMA = {
+  ...LLAMA,
+  num_hidden_layers: 7,
+  num_key_value_heads: 2,
+  head_dim: 8,
+  sliding_window: 512,
+};
+
+test('windows are on the layers of the family unless others are named, with a rotation of their own in Gemma 3', () => {
+  const locals = (json: object) =>
+    parse({ ...GEMMA, ...json })
+      .local?.layers.map(Number)
+      .join('');
+  expect(locals({ model_type: 'gemma2' })).toBe('1010101');
+  expect(locals({ model_type: 'gemma3_text' })).toBe('1111101');
+  expect(locals({ model_type: 'gemma3_text', sliding_window_pattern: 2 })).toBe('1010101');
+  const types = ['full_attention', ...Array.from({ length: 6 }, () => 'sliding_attention')];
+  expect(locals({ model_type: 'gemma3_text', layer_types: types })).toBe('0111111');
+  expect(locals({ model_type: 'mistral' })).toBe('1111111');
+  expect(locals({ model_type: 'mistral', sliding_window: null })).toBeUndefined();
+  const old = { model_type: 'gemma3_text', rope_theta: 5e5, rope_local_base_freq: 2000 };
+  const scaled = parse({ ...GEMMA, ...old, rope_scaling: { rope_type: 'linear', factor: 8 } });
+  const nested = parse({
+    ...GEMMA,
+    model_type: 'gemma3_text',
+    rope_parameters: {
+      full_attention: { rope_type: 'linear', factor: 8, rope_theta: 5e5 },
+      sliding_attention: { rope_type: 'default', rope_theta: 2000 },
+    },
+  });
+  expect(nested).toEqual(scaled);
+  expect(scaled).toMatchObject({
+    ropeBase: 5e5,
+    ropeScaling: { kind: 'linear', factor: 8 },
+    local: { window: 512, rope: { ropeBase: 2000 } },
+  });
+});
+
+test('caps, ties and the scale of scores are those of the family unless given', () => {
+  expect(parse({ ...GEMMA, model_type: 'gemma2' })).toMatchObject({
+    attentionCap: 50,
+    logitCap: 30,
+    queryScalar: 256,
+    tied: true,
+  });
+  const without = { attn_logit_softcapping: null, final_logit_softcapping: null };
+  const gemma = parse({ ...GEMMA, model_type: 'gemma2', ...without, tie_word_embeddings: false });
+  expect([gemma.attentionCap, gemma.logitCap, gemma.tied]).toEqual([undefined, undefined, false]);
+  expect(parse({ ...GEMMA, model_type: 'gemma3_text' }).logitCap).toBeUndefined();
+});
+
 describe('what is not implemented is refused by field and value', () => {
   const refused: [object, RegExp][] = [
     [{ model_type: 'mixtral' }, /model_type "mixtral" is not implemented/],
@@ -70,6 +122,16 @@ describe('what is not implemented is refused by field and value', () => {
       /partial_rotary_factor (is )?0.5/,
     ],
     [{ num_local_experts: 8 }, /num_local_experts 8/],
+    [{ model_type: 'phi3', rope_scaling: { type: 'longrope' } }, /rope_type "longrope" is not implemented/],
+    [{ model_type: 'phi3', partial_rotary_factor: 0.75 }, /partial_rotary_factor 0.75/],
+    [
+      { model_type: 'gemma2', num_key_value_heads: 2, hidden_activation: 'gelu' },
+      /hidden_activation "gelu" is not implemented/,
+    ],
+    [{ model_type: 'gemma3_text', use_bidirectional_attention: true }, /use_bidirectional_attention true/],
+    [{ model_type: 'gemma3' }, /model_type "gemma3" is not implemented/],
+    [{ model_type: 'mistral', num_key_value_heads: 2, sliding_window: -1 }, /sliding_window is -1/],
+    [{ final_logit_softcapping: 30 }, /final_logit_softcapping 30/],
     [{ sliding_window: 4096 }, /sliding_window 4096/],
     [{ use_sliding_window: true }, /use_sliding_window true/],
     [{ layer_types: ['full_attention', 'sliding_attention'] }, /layer_types "sliding_attention"/],

@@ -105,5 +105,68 @@ def llama() -> None:
     (HERE / "llama.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n")
 
 
+def gemma() -> None:
+    """A tiny Gemma 3 of two layers with a SentencePiece tokenizer: scores instead of merges, bytes for what it does not know."""
+    random = np.random.default_rng(2)
+    hidden, heads, kv_heads, head, wide = 64, 4, 2, 32, 96
+    pieces = ["▁", "t", "h", "e", "i", "n", "s", "l", "1", "2", "he", "▁t", "▁the", "in", "the", "▁l", "ine", "12"]
+    tokens = ["<pad>", "<eos>", "<bos>", "<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    types = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.BYTE] * 256 + [TokenType.NORMAL] * len(pieces)
+    path = HERE / "gemma.gguf"
+    writer = GGUFWriter(path, "gemma3")
+    writer.add_block_count(2)
+    writer.add_context_length(128)
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(wide)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(head)
+    writer.add_value_length(head)
+    writer.add_rope_freq_base(1e6)
+    writer.add_sliding_window(16)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * 260 + [-float(i) for i in range(len(pieces))])
+    writer.add_token_types(types)
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(1)
+    writer.add_unk_token_id(3)
+    writer.add_pad_token_id(0)
+    writer.add_add_space_prefix(False)
+    shapes = {"token_embd": (len(tokens), hidden)}
+    norms = {"output_norm": hidden}
+    for layer in range(2):
+        at = f"blk.{layer}"
+        shapes |= {
+            f"{at}.attn_q": (heads * head, hidden),
+            f"{at}.attn_k": (kv_heads * head, hidden),
+            f"{at}.attn_v": (kv_heads * head, hidden),
+            f"{at}.attn_output": (hidden, heads * head),
+            f"{at}.ffn_gate": (wide, hidden),
+            f"{at}.ffn_up": (wide, hidden),
+            f"{at}.ffn_down": (hidden, wide),
+        }
+        norms |= {f"{at}.{name}": hidden for name in ["attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"]}
+        norms |= {f"{at}.{name}": head for name in ["attn_q_norm", "attn_k_norm"]}
+    for name, shape in shapes.items():
+        stored = quantize(random.normal(0, 0.1, shape).astype(np.float32), GGMLQuantizationType.Q8_0)
+        writer.add_tensor(f"{name}.weight", stored, raw_dtype=GGMLQuantizationType.Q8_0)
+    for name, size in norms.items():  # eighths: 1 can be taken from them exactly
+        writer.add_tensor(f"{name}.weight", (1 + random.integers(-4, 5, size) / 8).astype(np.float32))
+    finish(writer)
+
+    model = AutoModelForCausalLM.from_pretrained(HERE, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager")
+    for layer in model.model.layers:  # as llama.cpp does; transformers takes 256, which the file does not say
+        layer.self_attn.scaling = head**-0.5
+    ids = [2, *(random.integers(4, len(tokens), 39).tolist())]
+    with torch.no_grad():
+        scores = torch.log_softmax(model(torch.tensor([ids])).logits[0].double(), -1)
+    logprobs = [float(scores[at, ids[at + 1]]) for at in range(len(ids) - 1)]
+    (HERE / "gemma.json").write_text(json.dumps({"ids": ids, "logprobs": logprobs}) + "\n")
+
+
 blocks()
 llama()
+gemma()
