@@ -89,6 +89,39 @@ INLINE vec maximum(vec a, vec b) { return choose(a > b, a, b); }
 #endif
 #endif
 
+/* to[d][16] = from[16][stride], for 16 d. */
+INLINE void transpose_16(const float *from, int64_t stride, float *to) {
+#if defined(__AVX512F__)
+  __m512 a[16], b[16];
+  UNROLL for (int i = 0; i < 16; i += 2) {
+    __m512 even = _mm512_loadu_ps(from + i * stride), odd = _mm512_loadu_ps(from + (i + 1) * stride);
+    a[i] = _mm512_unpacklo_ps(even, odd);
+    a[i + 1] = _mm512_unpackhi_ps(even, odd);
+  }
+#define PAIRS(HALF, X, Y) _mm512_castpd_ps(_mm512_unpack##HALF##_pd(_mm512_castps_pd(X), _mm512_castps_pd(Y)))
+  UNROLL for (int i = 0; i < 16; i += 4) { // b[i + c]: rows i.. of the columns c, 4 + c, 8 + c, 12 + c
+    b[i] = PAIRS(lo, a[i], a[i + 2]);
+    b[i + 1] = PAIRS(hi, a[i], a[i + 2]);
+    b[i + 2] = PAIRS(lo, a[i + 1], a[i + 3]);
+    b[i + 3] = PAIRS(hi, a[i + 1], a[i + 3]);
+  }
+#undef PAIRS
+  UNROLL for (int i = 0; i < 16; i += 8) {
+    UNROLL for (int c = 0; c < 4; c++) {
+      a[i + c] = _mm512_shuffle_f32x4(b[i + c], b[i + c + 4], 0x88);
+      a[i + c + 4] = _mm512_shuffle_f32x4(b[i + c], b[i + c + 4], 0xdd);
+    }
+  }
+  UNROLL for (int c = 0; c < 8; c++) {
+    _mm512_storeu_ps(to + c * 16, _mm512_shuffle_f32x4(a[c], a[c + 8], 0x88));
+    _mm512_storeu_ps(to + (c + 8) * 16, _mm512_shuffle_f32x4(a[c], a[c + 8], 0xdd));
+  }
+#else
+  for (int64_t row = 0; row < 16; row++)
+    for (int64_t d = 0; d < 16; d++) to[d * 16 + row] = from[row * stride + d];
+#endif
+}
+
 INLINE veci lane_numbers(void) {
   veci numbers;
   UNROLL for (int lane = 0; lane < LANES; lane++) numbers[lane] = lane;
