@@ -8,7 +8,8 @@
  *
  *   npm run prove images [-- --stages readers,served] [--look DIR] [--quick]
  *
- * Needs `rollcall torch install`, and installs vLLM for the CPU. --look is a warm start of examples/look, seed 1.
+ * Needs `rollcall torch install`, and installs vLLM for the CPU. --look is a warm start of examples/look, seed 1, as
+ * `npm run prove look` leaves it.
  */
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -33,7 +34,7 @@ import { type Aim, atMost, conclude } from './verdict.ts';
 const STAGES = ['readers', 'served', 'trained', 'learned'] as const;
 
 const flags = readFlags(
-  { stages: STAGES.join(','), look: '', python: defaultPython(), rows: '32', steps: '3', grpoSteps: '20' },
+  { stages: STAGES.join(','), look: '', python: defaultPython(), rows: '32', steps: '3', grpoSteps: '12' },
   { stages: 'readers,served,trained', rows: '8', steps: '2' },
 );
 const stages = flags.stages.split(',');
@@ -82,8 +83,9 @@ async function widened(model: string): Promise<string> {
 try {
   await install(vllm, say);
   if (stages.includes('readers')) {
-    const from = await createLookModel(setup);
-    const found = await proveReaders({ from, python, peerPython: vllmPython, rows, steps: true, directory });
+    const steps = flags.look === '';
+    const from = steps ? await createLookModel(setup) : flags.look;
+    const found = await proveReaders({ from, python, peerPython: vllmPython, rows, steps, directory });
     aims.push(...found.aims);
     figures['readers'] = found.figures;
   }
