@@ -33,7 +33,7 @@ export async function proveServed({ model, url, python, rows: count, directory }
   const recorder = await startRecorder(url);
   const server = new VllmServer({ url: recorder.url, readImage });
   const own = await openTrainer({ model, threads: 2, readImage });
-  const other = await torch({ device: 'cpu', threads: 2, python }).open('policy', model, { readImage });
+  const other = await torch({ device: 'cpu', threads: 1, python }).open('policy', model, { readImage });
   try {
     const dialogues = await played(server, rows, recorder.begin);
     const sent = bytesByTurn(recorder.pairs);
