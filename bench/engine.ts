@@ -33,7 +33,9 @@ const TORCH_AIMS: Readonly<Record<string, { readonly figure: string; readonly le
   'training 11M': { figure: 'ratioTrain11M', least: 1.1 },
   'generation 1M at 32 requests': { figure: 'ratioGenerate1MAt32', least: 4 },
   'training with images': { figure: 'ratioTrainImages', least: 1 },
+  'training with images by processor time': { figure: 'ratioTrainImagesByProcessorTime', least: 1 },
   'generation with images at 32 requests': { figure: 'ratioGenerateImages', least: 3 },
+  'generation with images by processor time': { figure: 'ratioGenerateImagesByProcessorTime', least: 3 },
 };
 
 const threads = Number(values.threads);

@@ -88,9 +88,25 @@ export interface ImagesBench {
   readonly torch: TorchPeer | undefined;
 }
 
-interface Answer {
+interface Rates {
   readonly perSecond: number;
+  /** By the time of all threads, which others on the machine change less. */
+  readonly perProcessorSecond: number;
+}
+
+interface Answer extends Rates {
   readonly peakMegabytes: number;
+}
+
+function startClock(): (count: number) => Rates {
+  const [wall, processor] = [performance.now(), process.cpuUsage()];
+  return (count) => {
+    const { user, system } = process.cpuUsage(processor);
+    return {
+      perSecond: (1e3 * count) / (performance.now() - wall),
+      perProcessorSecond: (1e6 * count) / (user + system),
+    };
+  };
 }
 
 export async function benchImages(options: ImagesBench): Promise<Record<string, number>> {
@@ -119,7 +135,7 @@ async function benchTraining(options: ImagesBench, model: string, look: LookRows
   const trainer = await openTrainer(engineOptions(options, model, look));
   const rows = await look.rows(0, BATCH);
   const time = async (steps: number) => {
-    const start = performance.now();
+    const rates = startClock();
     for (let step = 0; step < steps; step++) {
       const pass = await trainer.forward(rows, { temperature: 1, outputs: ['logprob'] });
       await pass.backward({
@@ -127,13 +143,13 @@ async function benchTraining(options: ImagesBench, model: string, look: LookRows
       });
       await trainer.optimStep(ADAM);
     }
-    return (steps * BATCH) / ((performance.now() - start) / 1e3);
+    return rates(steps * BATCH);
   };
   await time(1);
-  const steps = Math.max(2, Math.round((1.5 * (await time(2))) / BATCH));
+  const steps = Math.max(2, Math.round((1.5 * (await time(2)).perSecond) / BATCH));
   const ask = { do: 'train', model, threads, rows: torch ? await look.plain(rows) : [] };
   await torch?.ask({ ...ask, steps: 1 });
-  const ours: number[] = [];
+  const ours: Rates[] = [];
   const theirs: Answer[] = [];
   for (let round = 0; round < rounds; round++) {
     ours.push(await time(steps));
@@ -159,7 +175,7 @@ async function benchGeneration(options: ImagesBench, model: string, look: LookRo
     });
   };
   const time = async (rows: readonly Seen[]) => {
-    const began = performance.now();
+    const rates = startClock();
     await Promise.all(
       rows.map(({ ids, images }) => {
         const id = `request-${serial++}-`;
@@ -173,10 +189,10 @@ async function benchGeneration(options: ImagesBench, model: string, look: LookRo
         });
       }),
     );
-    return (BATCH * REPLY_TOKENS) / ((performance.now() - began) / 1e3);
+    return rates(BATCH * REPLY_TOKENS);
   };
   await time(await prompts(0));
-  const ours: number[] = [];
+  const ours: Rates[] = [];
   const theirs: Answer[] = [];
   for (let round = 0; round < rounds; round++) {
     const rows = await prompts(round + 1);
@@ -190,16 +206,16 @@ async function benchGeneration(options: ImagesBench, model: string, look: LookRo
   return figuresOf('generateImages', ours, theirs, peak);
 }
 
-function figuresOf(name: string, ours: readonly number[], theirs: readonly Answer[], peak: number) {
-  const figures: Record<string, number> = { [name]: median(ours), [`${name}PeakMegabytes`]: peak };
+function figuresOf(name: string, ours: readonly Rates[], theirs: readonly Answer[], peak: number) {
+  const rate = (rates: readonly Rates[]) => median(rates.map(({ perSecond }) => perSecond));
+  const figures: Record<string, number> = { [name]: rate(ours), [`${name}PeakMegabytes`]: peak };
   if (theirs.length > 0) {
-    figures[`torch${name[0]!.toUpperCase()}${name.slice(1)}`] = median(
-      theirs.map(({ perSecond }) => perSecond),
-    );
-    figures[`torch${name[0]!.toUpperCase()}${name.slice(1)}PeakMegabytes`] = theirs.at(-1)!.peakMegabytes;
-    figures[`ratio${name[0]!.toUpperCase()}${name.slice(1)}`] = median(
-      ours.map((own, round) => own / theirs[round]!.perSecond),
-    );
+    const rest = `${name[0]!.toUpperCase()}${name.slice(1)}`;
+    const ratio = (key: keyof Rates) => median(ours.map((own, round) => own[key] / theirs[round]![key]));
+    figures[`torch${rest}`] = rate(theirs);
+    figures[`torch${rest}PeakMegabytes`] = theirs.at(-1)!.peakMegabytes;
+    figures[`ratio${rest}`] = ratio('perSecond');
+    figures[`ratio${rest}ByProcessorTime`] = ratio('perProcessorSecond');
   }
   for (const [key, value] of Object.entries(figures)) console.log(`${key.padEnd(36)} ${value.toFixed(2)}`);
   return figures;

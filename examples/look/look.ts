@@ -25,11 +25,17 @@ export interface LookSetup {
   /** Everything is written below it. */
   readonly directory: string;
   readonly kernels?: 'native' | 'wasm' | undefined;
+  /** Default: as many as the machine has cores. */
+  readonly threads?: number | undefined;
   say(line: string): void;
 }
 
-const engineOf = ({ kernels, say }: Pick<LookSetup, 'kernels' | 'say'>) =>
-  embedded({ ...(kernels === undefined ? {} : { kernels }), log: say });
+const engineOf = ({ kernels, threads, say }: LookSetup) =>
+  embedded({
+    ...(kernels === undefined ? {} : { kernels }),
+    ...(threads === undefined ? {} : { threads }),
+    log: say,
+  });
 
 /** A model that sees, with random weights; its folder. */
 export async function createLookModel({ seed, recipe, directory }: LookSetup): Promise<string> {
@@ -55,7 +61,21 @@ export async function warmStart(setup: LookSetup): Promise<string> {
   const warm = join(directory, 'warm-start');
   const fresh = await createLookModel(setup);
   await learn(setup, fresh, warm, [
-    { kind: 'drills', first: 0, count: recipe.drills, pace: PACES.drills, create: createDrill },
+    {
+      kind: 'drills',
+      first: 0,
+      count: recipe.drills.most,
+      enough: recipe.drills.enough,
+      pace: PACES.drills,
+      create: createDrill,
+    },
+    {
+      kind: 'last drills',
+      first: recipe.drills.most,
+      count: recipe.drills.last,
+      pace: PACES.lastDrills,
+      create: createDrill,
+    },
     {
       kind: 'demonstrations',
       first: 0,
@@ -73,27 +93,35 @@ interface Course {
   readonly count: number;
   readonly pace: (typeof PACES)[keyof typeof PACES];
   readonly until?: () => boolean;
+  /** Ends when the loss is below it. */
+  readonly enough?: number;
   create(seed: number, index: number): Demonstration<Look>;
 }
 
 /** Supervised training from one model folder to another. */
 export async function learn(
-  { seed, say, kernels }: LookSetup,
+  setup: LookSetup,
   from: string,
   to: string,
   courses: readonly Course[],
 ): Promise<void> {
+  const { seed, say } = setup;
   const images = memoryImages({ processor: readImageProcessor(from) });
-  const trainer = await engineOf({ kernels, say }).trainer.open('policy', from, { readImage: images.read });
+  const trainer = await engineOf(setup).trainer.open('policy', from, { readImage: images.read });
   try {
     const { tokenizer } = await loadModelFiles(from);
     const format = await loadChatFormat(from);
-    for (const { kind, create, ...lesson } of courses) {
+    for (const { kind, create, enough = 0, until, ...lesson } of courses) {
       const began = performance.now();
       let loss = Number.NaN;
+      let done = 0;
       let shown = 0;
       await teach(
-        { ...lesson, create: (index) => create(seed, index) },
+        {
+          ...lesson,
+          create: (index) => create(seed, index),
+          until: () => loss < enough || until?.() === true,
+        },
         {
           trainer,
           agent: createLooker(),
@@ -103,14 +131,15 @@ export async function learn(
           images,
           onProgress: (progress) => {
             loss = Number.isNaN(loss) ? progress.loss : 0.98 * loss + 0.02 * progress.loss;
-            if (progress.done - shown < 2000) return;
-            shown = progress.done;
-            say(`  ${progress.done} ${kind}: loss ${loss.toFixed(3)}`);
+            done = progress.done;
+            if (done - shown < 2000) return;
+            shown = done;
+            say(`  ${done} ${kind}: loss ${loss.toFixed(3)}`);
           },
         },
       );
       const seconds = (performance.now() - began) / 1000;
-      say(`  ${lesson.count} ${kind}: loss ${loss.toFixed(3)}, ${seconds.toFixed(0)} s`);
+      say(`  ${done} ${kind}: loss ${loss.toFixed(3)}, ${seconds.toFixed(0)} s`);
     }
     await trainer.save(to);
   } finally {
@@ -120,11 +149,12 @@ export async function learn(
 
 /** The GRPO run, as any user would write it. */
 export function trainOptions(
-  { seed, recipe, kernels, say }: LookSetup,
+  setup: LookSetup,
   model: string,
   runDir: string,
   looker: LookerOptions = {},
 ): TrainOptions<Look> {
+  const { seed, recipe } = setup;
   return {
     model,
     runDir,
@@ -135,7 +165,7 @@ export function trainOptions(
     agent: createLooker(looker),
     rewards: [correct],
     algorithm: grpo({ clip: [0.2, 0.28], old: 'behaviour' }),
-    ...engineOf({ kernels, say }),
+    ...engineOf(setup),
     steps: recipe.steps,
     tasksPerStep: recipe.tasksPerStep,
     attemptsPerTask: recipe.attemptsPerTask,
@@ -166,12 +196,13 @@ export async function measure(setup: LookSetup, model: string, options: AnswerOp
 
 /** A model's attempts at the test questions, in order. */
 export async function answer(
-  { seed, recipe, kernels, say }: LookSetup,
+  setup: LookSetup,
   model: string,
   { temperature = 0, ...looker }: AnswerOptions = {},
 ): Promise<Scored<Look>[]> {
+  const { seed, recipe } = setup;
   const images = memoryImages({ processor: readImageProcessor(model) });
-  const [server] = await engineOf({ kernels, say }).servers.open(model, { readImage: images.read });
+  const [server] = await engineOf(setup).servers.open(model, { readImage: images.read });
   try {
     const { groups } = await evaluate<Look>({
       name: 'test',

@@ -4,7 +4,8 @@ import type { Pace } from '../quickstart/teach.ts';
 /** How much of everything, in one setting for all seeds. */
 export interface Recipe {
   readonly size: 'tiny' | '1m';
-  readonly drills: number;
+  /** At the full rate until their loss, in nats a token, is below `enough`, at most `most`; then `last`, slower and slower. */
+  readonly drills: { readonly most: number; readonly enough: number; readonly last: number };
   readonly demonstrations: number;
   readonly steps: number;
   readonly tasksPerStep: number;
@@ -18,7 +19,7 @@ export type Variant = 'full' | 'quick' | 'tiny';
 
 const FULL: Recipe = {
   size: '1m',
-  drills: 32_000,
+  drills: { most: 48_000, enough: 0.03, last: 8_000 },
   demonstrations: 4_000,
   steps: 80,
   tasksPerStep: 32,
@@ -38,7 +39,7 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
   /** For tests: every part runs, nothing is learned. */
   tiny: {
     ...FULL,
-    drills: 16,
+    drills: { most: 16, enough: 0, last: 16 },
     demonstrations: 16,
     steps: 2,
     tasksPerStep: 2,
@@ -49,7 +50,8 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
 };
 
 export const PACES = {
-  drills: { batch: 16, learningRate: 2e-3, finalShare: 0.1, warmupSteps: 20 },
+  drills: { batch: 16, learningRate: 2e-3, finalShare: 1, warmupSteps: 20 },
+  lastDrills: { batch: 16, learningRate: 2e-3, finalShare: 0.05, warmupSteps: 0 },
   demonstrations: { batch: 16, learningRate: 1e-3, finalShare: 0.05, warmupSteps: 20 },
   more: { batch: 16, learningRate: 3e-4, finalShare: 0.15, warmupSteps: 0 },
 } as const satisfies Record<string, Pace>;
