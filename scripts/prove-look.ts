@@ -244,9 +244,10 @@ conclude(
       worst(({ trainedThenBlind }) => trainedThenBlind),
       0.55,
     ),
+    // Where nobody else computes, a seed takes fewer seconds than this.
     atMost(
-      'seconds of a seed',
-      worst(({ seconds }) => seconds),
+      'processor seconds of a seed',
+      worst(({ processorSeconds }) => processorSeconds),
       900,
     ),
     ...results
