@@ -132,6 +132,40 @@ test('an image token in the text of a question or a tool stays text, beside imag
   expect(tokenizer.decode(segment.ids).split(placeholder).length - 1).toBe(5);
 });
 
+test('a tool that shows a broken image tells the model so, and the dialogue goes on with what it saw', async () => {
+  const { tokenizer } = await loadModelFiles(model);
+  const segment = await demonstrate(
+    { task: {}, replies: ['<tool_call>{"name":"zoom","arguments":{}}</tool_call>', 'The answer is 1.'] },
+    {
+      agent: toolLoop({
+        name: 'broken',
+        prompt: async (_, { image }) => [
+          { role: 'user', content: [{ type: 'image', image: await image(square(1)) }] },
+        ],
+        tools: [
+          tool({
+            name: 'zoom',
+            description: 'box',
+            input: z.object({}),
+            run: async (_, context) => ({
+              content: '',
+              images: [await context.image(square(2).subarray(0, 60))],
+            }),
+          }),
+        ],
+      }),
+      limits: {},
+      tokenizer,
+      format: await loadChatFormat(model),
+      images: memoryImages({ processor: readImageProcessor(model), decodes: true }),
+    },
+  );
+  expect(tokenizer.decode(segment.ids)).toMatch(
+    /tool\n.*is an image that cannot be shown: it is cut.*The answer is 1\./s,
+  );
+  expect(segment.images.length).toBe(1);
+});
+
 test('what the trainer cannot decode is refused when it is shown, though the servers could show it', async () => {
   const { servers, trainer } = embedded({ threads: 1, log: () => {} });
   const gif = Buffer.from('GIF89a\x08\0\x08\0', 'latin1');
