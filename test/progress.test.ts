@@ -1,7 +1,8 @@
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { agent, arrayDataset, type Progress, reward, train } from 'rollcall';
+import { agent, arrayDataset, reward, train } from 'rollcall';
+import type { Progress } from 'rollcall/options';
 import { expect, test } from 'vitest';
 import { embedded } from '../src/engine/embedded.ts';
 import type { Row, ScoreOptions } from '../src/training/trainer.ts';
