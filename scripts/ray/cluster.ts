@@ -14,7 +14,7 @@ const BRIDGE = 'rollcall-ray';
 const NETWORK = '10.78.0';
 const PORT = 6379;
 const DASHBOARD_PORT = 8265;
-const START_SECONDS = 120;
+const START_SECONDS = 300;
 const MOST_STARTS = 3;
 const clock = realClock();
 
