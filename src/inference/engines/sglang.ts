@@ -28,7 +28,7 @@ export const sglang: Engine = {
         ...(sleeps ? ['--enable-memory-saver'] : []),
         ...(loraRank === undefined ? [] : loraFlags(loraRank)),
       ],
-      // A server that is seconds late takes a connection for idle whose next request it has not read yet.
+      // Idle connections are closed by the client; a server that does so may meet a request on its way.
       environment: { SGLANG_TIMEOUT_KEEP_ALIVE: '600' },
     }),
   },

@@ -33,7 +33,7 @@ export const vllm: Engine = {
         VLLM_SERVER_DEV_MODE: '1',
         VLLM_ALLOW_RUNTIME_LORA_UPDATING: '1',
         VLLM_LOGGING_LEVEL: logLevel.toUpperCase(),
-        // A server that is seconds late takes a connection for idle whose next request it has not read yet.
+        // Idle connections are closed by the client; a server that does so may meet a request on its way.
         VLLM_HTTP_TIMEOUT_KEEP_ALIVE: '600',
       },
     }),

@@ -36,7 +36,7 @@ async function serve(answer: (request: IncomingMessage, response: ServerResponse
 }
 
 test('every request has a socket at once, and later ones use the sockets that are there', async () => {
-  const COUNT = 700;
+  const COUNT = 300;
   const waiting: ServerResponse[] = [];
   const { http, sockets } = await serve((_request, response) => {
     waiting.push(response);

@@ -23,8 +23,8 @@ export interface Receiver {
   readonly onBody: OnBody | undefined;
   /** The reply's body must be read at once. */
   replied(reply: HttpReply): void;
-  /** `wasStale`: the connection had been idle, and the server closed it before it said anything. */
-  failed(error: Error, wasStale: boolean): void;
+  /** `unheard`: the server closed the connection before it said anything, one that had been idle or one that was new. */
+  failed(error: Error, unheard?: 'idle' | 'new'): void;
 }
 
 /** What every connection reads into: a reply that comes in one piece is never copied. */
@@ -116,7 +116,8 @@ export class Connection {
     this.#socket.destroy();
     const receiver = this.#receiver;
     this.#receiver = undefined;
-    receiver?.failed(why, this.#isOld && !this.#hasHeard);
+    const isUnheard = failure !== undefined && this.#isOpen && !this.#hasHeard;
+    receiver?.failed(why, isUnheard ? (this.#isOld ? 'idle' : 'new') : undefined);
     if (!this.#isOpen) this.#onOpened(failure);
   }
 

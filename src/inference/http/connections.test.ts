@@ -123,20 +123,31 @@ test('where no connection is open and one cannot be opened, all who wait fail; w
   expect(made.at(0)!.opening.openMs).toBe(1000);
   expect(made.at(-1)!.opening.openMs).toBe(6000); // the server is there, and slow to accept
 
+  const refused = new FakeTaker();
+  expect(connections.takeFreed(refused)).toBe(true); // made[0] is in use
+  connections.giveBack(made[0] as unknown as Connection, 1000);
+  expect(refused.holds).toBe(made[0]);
+  const last = new FakeTaker();
+  expect(connections.takeFreed(last)).toBe(true);
+  connections.drop(made[0] as unknown as Connection, down); // the only open one: nothing can be freed
+  expect(connections.takeFreed(new FakeTaker())).toBe(false);
+  connections.leave(last);
+
   made[2]!.destroy(); // cancelled: says nothing about the server
   expect(made.length).toBe(AT_ONCE + 3);
 });
 
 const SLOW = `
-  const server = require('node:http').createServer((request, response) => response.end('{"ok":true}'));
+  const server = require('node:http').createServer((request, response) => setTimeout(() => response.end('{"ok":true}'), request.url === '/slow' ? 20 : 0));
   server.listen({ port: 0, host: '127.0.0.1', backlog: 32 }, () => console.log(server.address().port));`;
 const children: ChildProcess[] = [];
 afterAll(() => {
   for (const child of children) child.kill('SIGKILL');
 });
 
-async function slowServer() {
-  const child = spawn(process.execPath, ['-e', SLOW], { stdio: ['ignore', 'pipe', 'inherit'] });
+async function slowServer(script = 'exec "$0" "$@"') {
+  const words = ['-c', script, process.execPath, '-e', SLOW];
+  const child = spawn('bash', words, { stdio: ['ignore', 'pipe', 'inherit'] });
   children.push(child);
   const [port] = (await once(createInterface(child.stdout), 'line')) as [string];
   return { child, port: Number(port) };
@@ -147,6 +158,14 @@ function beingOpened(port: number): number {
   const target = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')} 02`; // SYN_SENT
   return readFileSync('/proc/net/tcp', 'utf8').split(target).length - 1;
 }
+
+test('a server with few open files gets every request by the connections that it can hold, and none fails', async () => {
+  const { port } = await slowServer('ulimit -n 60; exec "$0" "$@"');
+  const http = new HttpClient(`http://127.0.0.1:${port}`);
+  const replies = await Promise.all(Array.from({ length: 300 }, () => http.json('/slow', { body: {} })));
+  expect(replies).toEqual(replies.map(() => ({ ok: true })));
+  await http.close();
+});
 
 test.skipIf(!existsSync('/proc/net/tcp'))(
   'a server that accepts nothing for a while gets every request, and few at once ask to be accepted',

@@ -11,7 +11,7 @@ export interface Taker {
   /** Now it has one, to be given back or dropped. It may not be open yet. */
   connected(connection: Connection): void;
   /** None could be opened. */
-  failed(why: Error, wasStale: boolean): void;
+  failed(why: Error): void;
 }
 
 /**
@@ -27,6 +27,8 @@ export class Connections {
   readonly #opening = new Set<Connection>();
   /** In order of arrival. */
   readonly #waiting = new Set<Taker>();
+  /** Their new connections were closed at once: they wait for one that works. */
+  readonly #refused = new Set<Taker>();
   #idle: Idle[] = [];
   #sweeper: NodeJS.Timeout | undefined;
 
@@ -36,17 +38,7 @@ export class Connections {
   }
 
   take(taker: Taker): void {
-    const now = performance.now();
-    while (this.#idle.length > 0) {
-      const { connection, until } = this.#idle.pop()!;
-      if (connection.isUsable && until > now) {
-        this.#busy.add(connection);
-        taker.connected(connection);
-        return;
-      }
-      connection.destroy(IDLE);
-    }
-    this.takeNew(taker);
+    if (!this.#takeIdle(taker)) this.takeNew(taker);
   }
 
   /** One that no request has used before, or that has just answered one. */
@@ -55,9 +47,21 @@ export class Connections {
     else this.#waiting.add(taker);
   }
 
+  /**
+   * The next that is free: the server closed a new one at once, as one without open files left does, and others are in use.
+   * False where none is.
+   */
+  takeFreed(taker: Taker): boolean {
+    if (this.#takeIdle(taker)) return true;
+    if (this.#busy.size <= this.#opening.size) return false;
+    this.#refused.add(taker);
+    return true;
+  }
+
   /** It does not want a connection any more. */
   leave(taker: Taker): void {
     this.#waiting.delete(taker);
+    this.#refused.delete(taker);
   }
 
   /** Its reply has been read; `idleMs` is how long it may wait for another request. */
@@ -67,8 +71,9 @@ export class Connections {
       this.drop(connection, IDLE);
       return;
     }
-    const next = this.#nextWaiting();
+    const [next] = this.#refused.size > 0 ? this.#refused : this.#waiting;
     if (next) {
+      this.leave(next);
       next.connected(connection);
       return;
     }
@@ -81,18 +86,36 @@ export class Connections {
   drop(connection: Connection, why: Error): void {
     this.#busy.delete(connection);
     connection.destroy(why);
+    if (this.#refused.size === 0 || this.#busy.size > this.#opening.size) return;
+    // None is left that could be freed.
+    const refused = [...this.#refused];
+    this.#refused.clear();
+    for (const taker of refused) this.takeNew(taker);
   }
 
   close(): void {
     clearInterval(this.#sweeper);
     this.#sweeper = undefined;
-    const waiting = [...this.#waiting];
-    this.#waiting.clear();
+    const waiting = this.#allWaiting();
     const open = [...this.#busy, ...this.#idle.map(({ connection }) => connection)];
     this.#busy.clear();
     this.#idle = [];
     for (const connection of open) connection.destroy(CLOSED);
-    for (const taker of waiting) taker.failed(CLOSED, false);
+    for (const taker of waiting) taker.failed(CLOSED);
+  }
+
+  #takeIdle(taker: Taker): boolean {
+    const now = performance.now();
+    while (this.#idle.length > 0) {
+      const { connection, until } = this.#idle.pop()!;
+      if (connection.isUsable && until > now) {
+        this.#busy.add(connection);
+        taker.connected(connection);
+        return true;
+      }
+      connection.destroy(IDLE);
+    }
+    return false;
   }
 
   #open(taker: Taker): void {
@@ -112,23 +135,24 @@ export class Connections {
     if (why) this.#busy.delete(connection);
     if (why && !this.#hasOpen()) {
       // The server is gone: thousands do not find that out one after another.
-      const waiting = [...this.#waiting];
-      this.#waiting.clear();
-      for (const taker of waiting) taker.failed(why, false);
+      for (const taker of this.#allWaiting()) taker.failed(why);
       return;
     }
-    const next = this.#nextWaiting();
-    if (next) this.#open(next);
+    const [next] = this.#waiting;
+    if (!next) return;
+    this.#waiting.delete(next);
+    this.#open(next);
   }
 
   #hasOpen(): boolean {
     return this.#busy.size > this.#opening.size || this.#idle.length > 0;
   }
 
-  #nextWaiting(): Taker | undefined {
-    const [next] = this.#waiting;
-    if (next) this.#waiting.delete(next);
-    return next;
+  #allWaiting(): Taker[] {
+    const waiting = [...this.#refused, ...this.#waiting];
+    this.#refused.clear();
+    this.#waiting.clear();
+    return waiting;
   }
 
   #sweep(): void {

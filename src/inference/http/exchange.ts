@@ -19,6 +19,7 @@ export class Exchange<R> implements Receiver, Taker {
   #resolve!: (reply: R) => void;
   #reject!: (reason: unknown) => void;
   #settled = false;
+  #wasRefused = false;
 
   /** `where` is for errors: server and path. `read` makes of a reply what is wanted of it, or throws. */
   constructor(
@@ -64,14 +65,17 @@ export class Exchange<R> implements Receiver, Taker {
     }
   }
 
-  failed(cause: Error & { readonly code?: string }, wasStale: boolean): void {
+  failed(cause: Error & { readonly code?: string }, unheard?: 'idle' | 'new'): void {
     if (this.#settled) return;
     if (this.#connection) this.#connections.drop(this.#connection, cause);
     this.#connection = undefined;
-    if (wasStale) {
+    if (unheard === 'idle') {
       this.#connections.takeNew(this);
       return;
     }
+    const isRefused = unheard === 'new' && !this.#wasRefused;
+    this.#wasRefused ||= isRefused;
+    if (isRefused && this.#connections.takeFreed(this)) return;
     this.#settled = true;
     if (cause instanceof ConfigError) this.#reject(cause);
     else this.#reject(new EngineError(`${this.#where}: ${cause.code ?? cause.message}`, { cause }));
