@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
-import { type ModelConfig, parseModelConfig } from '../model/config.ts';
+import { configText, type ModelConfig, parseModelConfig } from '../model/config.ts';
 import { FAMILIES, type ModelFamily } from '../model/families.ts';
 import { FileSet, TOKENIZER_FILES } from '../model/files.ts';
 import { parseRopeScaling, ropeFrequencies } from '../model/rope.ts';
@@ -33,7 +33,7 @@ export function convertGguf(path: string, directory: string, options: ConvertOpt
       for (const [name, content] of Object.entries(tokenizerFiles(file)))
         files.text(name, `${JSON.stringify(content)}\n`);
     }
-    files.text('config.json', `${JSON.stringify(json, null, 2)}\n`);
+    files.text('config.json', configText(json));
     const tensors = readModel(file, config).map(({ name, shape, data }) => {
       if (options.precision === 'float32') return { name, shape, data };
       const bytes = encodeTensor(data, 'BF16');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ConfigError } from '../../errors.ts';
-import { modelConfigJson, parseModelConfig } from './config.ts';
+import { configText, modelConfigJson, parseModelConfig } from './config.ts';
 import { countParameters, weightSpecs } from './weights.ts';
 
 const LLAMA = {
@@ -110,6 +110,14 @@ test('caps, ties and the scale of scores are those of the family unless given', 
   const gemma = parse({ ...GEMMA, model_type: 'gemma2', ...without, tie_word_embeddings: false });
   expect([gemma.attentionCap, gemma.logitCap, gemma.tied]).toEqual([undefined, undefined, false]);
   expect(parse({ ...GEMMA, model_type: 'gemma3_text' }).logitCap).toBeUndefined();
+});
+
+test('caps are written as floats, which transformers 5 asks for', () => {
+  const config = parse({ ...GEMMA, model_type: 'gemma2', attn_logit_softcapping: 2.5 });
+  const text = configText(modelConfigJson(config));
+  expect(text).toMatch(/"attn_logit_softcapping": 2\.5,/);
+  expect(text).toMatch(/"final_logit_softcapping": 30\.0,/);
+  expect(parse(JSON.parse(text))).toEqual(config);
 });
 
 describe('what is not implemented is refused by field and value', () => {

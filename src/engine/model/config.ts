@@ -137,11 +137,19 @@ export function modelConfigJson(config: ModelConfig): Record<string, unknown> {
   };
 }
 
+/** The text of a `config.json`. transformers 5 takes caps as floats only, and JSON of JavaScript says 30 for 30.0. */
+export function configText(json: object): string {
+  const text = JSON.stringify(json, null, 2);
+  return `${text.replace(/("(?:attn|final)_logit_softcapping": \d+)(?=[,\n])/g, '$1.0')}\n`;
+}
+
 /** Windows, caps and the scale of scores, for families that have them. */
 function localJson({ family, local, queryScalar, attentionCap, logitCap }: ModelConfig): Fields {
   if (!FAMILIES[family].local) return {};
   const isMixed = local?.layers.includes(false);
   return {
+    // Phi-3's default lies outside of a small vocabulary.
+    pad_token_id: null,
     sliding_window: local?.window ?? null,
     ...(isMixed ? { layer_types: local!.layers.map((isLocal) => (isLocal ? LOCAL_LAYER : FULL_LAYER)) } : {}),
     ...(local?.rope ? { rope_local_base_freq: local.rope.ropeBase } : {}),

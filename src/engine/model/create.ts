@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { createRandom, hashSeed } from '../../lib/random.ts';
-import { type ModelConfig, modelConfigJson } from './config.ts';
+import { configText, type ModelConfig, modelConfigJson } from './config.ts';
 import { FAMILIES, type FamilyTraits, type ModelFamily } from './families.ts';
 import { FileSet, readJson, TOKENIZER_FILES } from './files.ts';
 import type { VisionConfig } from './vision-config.ts';
@@ -116,7 +116,7 @@ export function createModel(options: CreateModelOptions): ModelConfig {
   };
   mkdirSync(directory, { recursive: true });
   const files = new FileSet(directory);
-  files.text('config.json', `${JSON.stringify(modelConfigJson(config), null, 2)}\n`);
+  files.text('config.json', configText(modelConfigJson(config)));
   files.tensors(
     'model.safetensors',
     weightSpecs(config).map((spec) => ({

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
 import { openKernels } from '../kernels/open.ts';
+import { configText } from '../model/config.ts';
 import { FileSet, readJson, readModelConfig, TOKENIZER_FILES } from '../model/files.ts';
 import { weightSpecs } from '../model/weights.ts';
 import { readAdapter } from './lora.ts';
@@ -23,7 +24,7 @@ export async function mergeAdapter(adapter: string, out: string, model = baseOf(
       const weights = engine.publish();
       const files = new FileSet(out);
       const original = readJson(join(model, 'config.json')) as object;
-      files.text('config.json', `${JSON.stringify({ ...original, torch_dtype: 'float32' }, null, 2)}\n`);
+      files.text('config.json', configText({ ...original, torch_dtype: 'float32' }));
       files.tensors(
         'model.safetensors',
         weightSpecs(config).map(({ name }) => ({ name, ...weights.get(name)! })),

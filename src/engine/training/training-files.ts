@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { ConfigError, TrainerError } from '../../errors.ts';
 import type { AdapterWeights } from '../../training/trainer.ts';
 import type { Kernels } from '../kernels/kernels.ts';
-import type { ModelConfig } from '../model/config.ts';
+import { configText, type ModelConfig } from '../model/config.ts';
 import {
   FileSet,
   type NamedTensor,
@@ -56,7 +56,7 @@ export function saveTraining(directory: string, state: TrainingState, steps: num
   } else {
     const original = readJson(join(options.model, 'config.json')) as Record<string, unknown>;
     const precision = 'dtype' in original ? { dtype: 'float32' } : { torch_dtype: 'float32' };
-    files.text('config.json', json({ ...original, ...precision }));
+    files.text('config.json', configText({ ...original, ...precision }));
     files.tensors(
       'model.safetensors',
       weightSpecs(config).map((spec) => tensorOf(model, spec)),
