@@ -270,7 +270,7 @@ async function compareRuns(): Promise<void> {
 }
 
 function runPythonTests(aim: string, path: string): void {
-  const installed = spawnSync(defaultPython(), ['-m', 'pip', 'install', '-q', 'pytest'], {
+  const installed = spawnSync(defaultPython(), ['-m', 'pip', 'install', '-q', 'pytest', 'pillow'], {
     stdio: 'inherit',
   });
   const { status } = spawnSync(defaultPython(), ['-m', 'pytest', '-q', path], { stdio: 'inherit' });
