@@ -4,6 +4,7 @@ import { type EmbeddedServer, openServer } from '../../src/engine/server.ts';
 import type { SamplingParams } from '../../src/inference/server.ts';
 import { PLAIN_SAMPLING } from '../../src/lib/plain-sampling.ts';
 import { createRandom } from '../../src/lib/random.ts';
+import { median } from './median.ts';
 import { BENCH_SIZES, benchModel } from './models.ts';
 import type { TrainingBench } from './training.ts';
 
@@ -105,10 +106,4 @@ async function multiTurn(server: EmbeddedServer, prompt: (length: number) => Int
     [`multiTurn${name}NecessaryPromptTokens`]: first.length + attempts * (turns - 1) * 41,
     [`multiTurn${name}Seconds`]: (performance.now() - start) / 1e3,
   };
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }

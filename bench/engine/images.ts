@@ -14,7 +14,8 @@ import { openServer } from '../../src/engine/server.ts';
 import { openTrainer } from '../../src/engine/training/trainer.ts';
 import { PLAIN_SAMPLING } from '../../src/lib/plain-sampling.ts';
 import type { Row } from '../../src/training/trainer.ts';
-import type { TorchPeer } from './torch-peer.ts';
+import { median } from './median.ts';
+import type { PythonPeer } from './python-peer.ts';
 
 /** Rows of a training step, and requests at once. */
 const BATCH = 32;
@@ -85,7 +86,7 @@ export interface ImagesBench {
   readonly threads: number;
   readonly rounds: number;
   readonly kernels: 'native' | 'wasm' | undefined;
-  readonly torch: TorchPeer | undefined;
+  readonly torch: PythonPeer | undefined;
 }
 
 interface Rates {
@@ -219,10 +220,4 @@ function figuresOf(name: string, ours: readonly Rates[], theirs: readonly Answer
   }
   for (const [key, value] of Object.entries(figures)) console.log(`${key.padEnd(36)} ${value.toFixed(2)}`);
   return figures;
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 }

@@ -3,10 +3,11 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { openTrainer, type TrainerOptions } from '../../src/engine/training/trainer.ts';
 import { createRandom } from '../../src/lib/random.ts';
 import type { AdamOptions, Row } from '../../src/training/trainer.ts';
+import { median } from './median.ts';
 import { BENCH_SIZES, benchModel } from './models.ts';
-import type { TorchPeer } from './torch-peer.ts';
+import type { PythonPeer } from './python-peer.ts';
 
-const ADAM: AdamOptions = {
+export const ADAM: AdamOptions = {
   learningRate: 1e-4,
   beta1: 0.9,
   beta2: 0.999,
@@ -23,7 +24,7 @@ export interface TrainingBench {
   readonly rounds: number;
   readonly kernels: TrainerOptions['kernels'];
   readonly sizes: readonly string[];
-  readonly torch: TorchPeer | undefined;
+  readonly torch: PythonPeer | undefined;
 }
 
 export async function benchTraining(options: TrainingBench): Promise<Record<string, number>> {
@@ -85,13 +86,13 @@ export async function benchTraining(options: TrainingBench): Promise<Record<stri
   return figures;
 }
 
-async function askTorch(torch: TorchPeer, request: Readonly<Record<string, unknown>>): Promise<number> {
+async function askTorch(torch: PythonPeer, request: Readonly<Record<string, unknown>>): Promise<number> {
   return (await torch.ask<{ tokensPerSecond: number }>(request)).tokensPerSecond;
 }
 
 /** The thread count at which torch is fastest, after a warm-up. */
 async function bestThreads(
-  torch: TorchPeer,
+  torch: PythonPeer,
   request: Readonly<Record<string, unknown>>,
   most: number,
 ): Promise<number> {
@@ -111,11 +112,4 @@ function randomRows(count: number, length: number, vocabulary: number): Row[] {
     ids: Int32Array.from({ length }, () => random.integer(vocabulary)),
     targets: Uint8Array.from({ length }, (_, index) => (index > 0 ? 1 : 0)),
   }));
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted.length % 2
-    ? sorted[(sorted.length - 1) / 2]!
-    : (sorted[sorted.length / 2 - 1]! + sorted[sorted.length / 2]!) / 2;
 }

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { lookRows } from '../../bench/engine/images.ts';
-import { TorchPeer } from '../../bench/engine/torch-peer.ts';
+import { PythonPeer } from '../../bench/engine/python-peer.ts';
 import { openServer } from '../../src/engine/server.ts';
 import { openTrainer } from '../../src/engine/training/trainer.ts';
 import { PLAIN_SAMPLING } from '../../src/lib/plain-sampling.ts';
@@ -69,7 +69,7 @@ export async function proveReaders({
   );
   await server.close();
 
-  const torch = new TorchPeer(peerPython, 'torch_vision');
+  const torch = new PythonPeer(peerPython, 'torch_vision');
   const about = await torch.ask({ do: 'about' });
   const { logprobs } = await torch.ask<{ logprobs: number[][] }>({
     do: 'score',

@@ -3,12 +3,12 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-/** A Python process with torch that runs the same shapes, kept alive so that runs can be interleaved. */
-export class TorchPeer {
+/** A Python process that runs the same work, kept alive so that runs can be interleaved. */
+export class PythonPeer {
   readonly #process: ChildProcess;
   readonly #lines: AsyncIterator<string>;
 
-  constructor(python: string, peer: 'torch_engine' | 'torch_vision' = 'torch_engine') {
+  constructor(python: string, peer: 'torch_engine' | 'torch_vision' | 'peft_lora') {
     const script = fileURLToPath(new URL(`../peers/${peer}.py`, import.meta.url));
     this.#process = spawn(python, ['-W', 'ignore', script], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#lines = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
@@ -17,7 +17,10 @@ export class TorchPeer {
   async ask<T>(request: Readonly<Record<string, unknown>>): Promise<T> {
     this.#process.stdin!.write(`${JSON.stringify(request)}\n`);
     const { value, done } = await this.#lines.next();
-    if (done) throw new Error('the torch process ended; is torch installed in this Python?');
+    if (done)
+      throw new Error(
+        `${this.#process.spawnfile} ended; are the packages of the peer installed in this Python?`,
+      );
     return JSON.parse(value) as T;
   }
 
