@@ -16,6 +16,8 @@ const PORT = 6379;
 const DASHBOARD_PORT = 8265;
 const START_SECONDS = 300;
 const MOST_STARTS = 3;
+/** Ray 2.60 asks for a token unless told not to, and would start what the run consists of with a niceness of 15. */
+const SETTINGS = { RAY_AUTH_MODE: 'disabled', RAY_USAGE_STATS_ENABLED: '0', RAY_worker_niceness: '0' };
 const clock = realClock();
 
 /** Ray from PyPI in a virtual environment, made once. */
@@ -110,8 +112,7 @@ export class RayNodes {
     const log = openSync(join(folder, `node-${node}.log`), 'w');
     const child = spawn('nsenter', [`--net=/run/netns/${nameOf(node)}`, ...inside], {
       stdio: ['ignore', log, log],
-      // Ray would start what the run consists of with a niceness of 15.
-      env: { ...process.env, RAY_USAGE_STATS_ENABLED: '0', RAY_worker_niceness: '0' },
+      env: { ...process.env, ...SETTINGS },
     });
     this.nodes.push(child);
     const says = () => readFileSync(join(folder, `node-${node}.log`), 'utf8');

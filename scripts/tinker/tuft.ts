@@ -45,8 +45,13 @@ export const TUFT_KEY = 'tml-proof';
 /** TuFT multiplies an adapter by alpha over rank, and alpha is twice the rank. */
 export const alphaOf = (rank: number) => 2 * rank;
 const START_SECONDS = 240;
-/** Ray would start its workers with a niceness of 15. */
-const SETTINGS = { HF_HUB_OFFLINE: '1', RAY_USAGE_STATS_ENABLED: '0', RAY_worker_niceness: '0' };
+/** Ray would start its workers with a niceness of 15, and leave a token in the home folder that other clusters then ask for. */
+const SETTINGS = {
+  HF_HUB_OFFLINE: '1',
+  RAY_AUTH_MODE: 'disabled',
+  RAY_USAGE_STATS_ENABLED: '0',
+  RAY_worker_niceness: '0',
+};
 
 export interface TuftOptions {
   readonly model: string;
