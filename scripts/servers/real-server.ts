@@ -74,7 +74,7 @@ export const REAL_SERVERS: Readonly<Record<RealServer['engine'], RealServer>> = 
       seeds: 'obeyed with --enable-deterministic-inference, which switches the prefix cache off here',
       'a token id that the model lacks': 'it ends the server (SGLang checks no ids)',
       images:
-        'its processor of Qwen2.5-VL imports kernels for the CPU that are in no wheel: no processor is registered for the model',
+        'its processor of Qwen2.5-VL imports kernels for the CPU that our stand-in lacks: no processor is registered for the model',
     },
     dies: { ofScoringWithLora: false, ofWrongIds: true },
     losesWeights: false,
