@@ -19,7 +19,7 @@ export type Variant = 'full' | 'quick' | 'tiny';
 
 const FULL: Recipe = {
   size: '1m',
-  drills: { most: 48_000, enough: 0.03, last: 8_000 },
+  drills: { most: 96_000, enough: 0.03, last: 8_000 },
   demonstrations: 4_000,
   steps: 80,
   tasksPerStep: 32,
