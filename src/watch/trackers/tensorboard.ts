@@ -26,7 +26,8 @@ export function tensorboard({ directory, text = false }: TensorBoardOptions): Tr
     open: async ({ resumedAt }) => {
       await mkdir(directory, { recursive: true });
       const now = Date.now();
-      const stamp = `${String(Math.floor(now / 1000)).padStart(10, '0')}.${hostname()}.${process.pid}.${now % 1000}`;
+      // TensorBoard reads the files of a folder in the order of their names.
+      const stamp = `${String(Math.floor(now / 1000)).padStart(10, '0')}.${hostname()}.${process.pid}.${String(now % 1000).padStart(3, '0')}`;
       file ??= await GrowingFile.create(join(directory, `events.out.tfevents.${stamp}`));
       const first = [record(versionEvent(now))];
       if (resumedAt !== undefined) first.push(record(restartEvent(now, resumedAt + 1)));
