@@ -3,6 +3,7 @@
  * `--against torch --python PATH --threads N --rounds N --kernels wasm --sizes 1M,11M`
  * `--images` measures a model that sees instead, with the same flags.
  * `--against peft --model DIR --python PATH` trains an adapter of a model folder, interleaved with PyTorch and peft.
+ * `--against llama --model DIR --gguf FILE --python PATH` generates with a model folder and with llama.cpp, interleaved.
  */
 
 import { readFileSync } from 'node:fs';
@@ -12,6 +13,7 @@ import { atLeast, atMost, conclude } from '../scripts/verdict.ts';
 import { defaultPython } from '../src/torch/environment.ts';
 import { benchGeneration } from './engine/generation.ts';
 import { benchImages } from './engine/images.ts';
+import { benchLlama } from './engine/llama.ts';
 import { benchLora } from './engine/lora.ts';
 import { PythonPeer } from './engine/python-peer.ts';
 import { benchTraining, type TrainingBench } from './engine/training.ts';
@@ -26,6 +28,7 @@ const values = readFlags(
     sizes: '1M,11M,26M',
     images: false,
     model: '',
+    gguf: '',
   },
   { rounds: '2', sizes: '1M,11M' },
 );
@@ -38,9 +41,7 @@ const TORCH_AIMS: Readonly<Record<string, { readonly figure: string; readonly le
   'generation 1M at 128 requests': { figure: 'ratioGenerate128', least: 3 },
   'generation 11M at 32 requests': { figure: 'ratioGenerate32At11M', least: 4 },
   'training with images': { figure: 'ratioTrainImages', least: 1 },
-  'training with images by processor time': { figure: 'ratioTrainImagesByProcessorTime', least: 1 },
   'generation with images at 32 requests': { figure: 'ratioGenerateImages', least: 3 },
-  'generation with images by processor time': { figure: 'ratioGenerateImagesByProcessorTime', least: 3 },
 };
 
 const threads = Number(values.threads);
@@ -48,6 +49,7 @@ console.log(
   `node ${process.version}, ${cpus()[0]?.model}, ${threads} threads; vector units: ${vectorUnits()}`,
 );
 if (values.against === 'peft') await benchAdapter();
+else if (values.against === 'llama') await benchFolder();
 else await benchShapes();
 
 /** Of the ready shapes, alone or against PyTorch. */
@@ -116,6 +118,23 @@ async function benchAdapter(): Promise<void> {
   await peer.close();
   conclude(
     [atLeast('LoRA training against PyTorch in float32', figures.ratioTrainLora, 1.5)],
+    rounded(Object.entries(figures)),
+  );
+}
+
+/** Generation with a model folder, against llama.cpp with the weights of the file it was converted from. */
+async function benchFolder(): Promise<void> {
+  const { model, gguf, python } = values;
+  if (!model || !gguf) throw new Error('--against llama needs --model DIR and --gguf FILE');
+  const peer = new PythonPeer(python, 'llama_engine');
+  console.log(`peer: ${JSON.stringify(await peer.ask({ do: 'about' }))}`);
+  const figures = await benchLlama({ model, gguf, threads, rounds: Number(values.rounds), peer });
+  await peer.close();
+  conclude(
+    ['Q8_0', 'BF16'].flatMap((type) => [
+      atLeast(`generation at 1 request against llama.cpp in ${type}`, figures[`ratio${type}At1`], 1),
+      atLeast(`generation at 32 requests against llama.cpp in ${type}`, figures[`ratio${type}At32`], 2),
+    ]),
     rounded(Object.entries(figures)),
   );
 }

@@ -214,7 +214,7 @@ static int64_t tile_tokens(int64_t group, int64_t length) {
 /* Bytes one thread needs for a tile; also lays the tile out when `base` is given. */
 static int64_t lay_out(AttentionTile *t, uint8_t *base, int64_t rows, int64_t headDim, int64_t length,
                        int64_t panels, int64_t runs) {
-  int64_t padded = round_up(headDim, PANEL), stride = round_up(length, PANEL) + 2 * PANEL, used = 0;
+  int64_t padded = round_up(headDim, PANEL), stride = round_up(length, PANEL) + MOST_PANELS * PANEL, used = 0;
   PLACE_IN(base, used, t->q, float, times(rows, padded));
   PLACE_IN(base, used, t->out, float, times(rows, padded));
   PLACE_IN(base, used, t->logsumexp, float, rows);

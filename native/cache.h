@@ -18,7 +18,7 @@ typedef struct {
 typedef struct {
   Context *context;
   int64_t blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens;
-  int64_t heads, group, padded, blockFloats, kStride, vStride, qStride, longest, tileTokens, tileRows, tileBytes, tiles;
+  int64_t heads, group, padded, blockFloats, kStride, vStride, qStride, longest, tileTokens, tileRows, tileBytes, tiles, chunkTiles;
   int64_t window; // a token sees so many positions, its own the last; 0: all
   float scale, cap;
   float *keys, *values, *out;
@@ -146,16 +146,18 @@ static void attend_prompt(const CacheJob *job, const CacheTile *part, AttentionT
 
 static void cache_attention_chunk(void *data, int64_t chunk, int thread) {
   CacheJob *job = data;
-  const CacheTile *part = job->tile + chunk;
   AttentionTile t;
   lay_out(&t, job->memory + thread * job->tileBytes, job->tileRows, job->headDim, job->longest,
           divide_up(job->longest, PANEL) + 1, divide_up(job->longest, job->blockTokens) + 1);
   t.logsumexp = NULL;
-  if (part->lone) attend_lone(job, part, &t);
-  else attend_prompt(job, part, &t);
+  const CacheTile *end = job->tile + least(job->tiles, (chunk + 1) * job->chunkTiles);
+  for (const CacheTile *part = job->tile + chunk * job->chunkTiles; part < end; part++)
+    if (part->lone) attend_lone(job, part, part + 1 < end ? part + 1 : NULL, &t);
+    else attend_prompt(job, part, &t);
 }
 
 enum { LONE_TOKEN_WORK = 1 << 16 }; // multiply-adds of scores
+enum { TILE_CHUNKS = 8 };           // of a thread
 enum { SHARED_LEAST = 64 };         // positions in common that are worth a tile
 
 static int64_t place_cache(CacheJob *job, uint8_t *base) {
@@ -247,7 +249,10 @@ static int32_t op_cacheAttention(Call *call) {
     if (part.count == 1) job.member[job.members++] = (Member){part.first, part.sequence, part.position + 1};
     else add_tiles(&job, part);
   }
+  const int64_t prompts = job.tiles;
   add_lone_tiles(&job);
-  parallel(job.context, job.tiles, cache_attention_chunk, &job);
+  // Many lone tokens go several to a chunk, where one fetches for the next.
+  job.chunkTiles = prompts ? 1 : most(1, job.tiles / (TILE_CHUNKS * job.context->threads));
+  parallel(job.context, divide_up(job.tiles, job.chunkTiles), cache_attention_chunk, &job);
   return 0;
 }

@@ -1,8 +1,10 @@
 // Attention of lone tokens, one a sequence: memory is what they wait for. A block of the cache is read once from end to
 // end, all heads of the tile, and a vector of it serves the whole group of query heads, and of all members where the
-// block is shared. While a line is used, the same line of a later block is fetched. The sums are the chains of `attend`.
+// block is shared. While a line is used, the same line of a block FETCH_BLOCKS later is fetched: behind a sequence's keys
+// come its values, and behind these the keys of the next tile. The sums are the chains of `attend`.
 
-enum { PANEL_LANES = PANEL / LANES, FEW_ROWS = 4 };
+enum { PANEL_LANES = PANEL / LANES, FEW_ROWS = 4, FETCH_BLOCKS = 4, MOST_HEADS = 4 };
+enum { MOST_CHAINS = LANES == 16 ? 16 : 8 }; // sums that several heads have together
 #define FETCH(address) __builtin_prefetch(address, 0, 2) /* into the second-level cache */
 
 // Panels that few rows take at once, so that there are chains enough to hide the latency of one.
@@ -34,34 +36,44 @@ INLINE void score_few(const int ROWS, const int PANELS, int64_t headDim, const f
   }
 }
 
-/* out[ROWS][WIDTH] += weights[ROWS][count] · values[count][WIDTH] */
-INLINE void value_few(const int ROWS, const int WIDTH, int64_t count, const float *weights, int64_t stride,
-                      const float *values, const float *ahead, int64_t padded, float *out) {
-  vec sum[FEW_ROWS][64 / LANES];
-  UNROLL for (int i = 0; i < ROWS; i++) {
-    UNROLL for (int v = 0; v < WIDTH / LANES; v++) sum[i][v] = load(out + i * padded + v * LANES);
+/* out[HEADS][ROWS][WIDTH] += weights[HEADS][ROWS][count] · values[HEADS][count][WIDTH]. Few rows of a narrow head are too
+   few chains: heads go together. A head's rows are `headRows` apart, its values `step`. */
+INLINE void value_few(const int HEADS, const int ROWS, const int WIDTH, int64_t count, const float *weights,
+                      int64_t stride, int64_t headRows, const float *values, const float *ahead, int64_t step,
+                      int64_t padded, float *out) {
+  vec sum[MOST_HEADS * FEW_ROWS][64 / LANES];
+  UNROLL for (int i = 0; i < HEADS * ROWS; i++) {
+    UNROLL for (int v = 0; v < WIDTH / LANES; v++)
+      sum[i][v] = load(out + (i / ROWS * headRows + i % ROWS) * padded + v * LANES);
   }
   for (int64_t p = 0; p < count; p++) {
-    vec weight[FEW_ROWS];
-    UNROLL for (int i = 0; i < ROWS; i++) weight[i] = splat(weights[i * stride + p]);
-    UNROLL for (int line = 0; line < WIDTH; line += LINE) FETCH(ahead + p * padded + line);
-    UNROLL for (int v = 0; v < WIDTH / LANES; v++) {
-      vec row = load(values + p * padded + v * LANES);
-      UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += weight[i] * row;
+    UNROLL for (int h = 0; h < HEADS; h++) {
+      UNROLL for (int line = 0; line < WIDTH; line += LINE) FETCH(ahead + h * step + p * padded + line);
+      vec weight[FEW_ROWS];
+      UNROLL for (int i = 0; i < ROWS; i++) weight[i] = splat(weights[(h * headRows + i) * stride + p]);
+      UNROLL for (int v = 0; v < WIDTH / LANES; v++) {
+        vec row = load(values + h * step + p * padded + v * LANES);
+        UNROLL for (int i = 0; i < ROWS; i++) sum[h * ROWS + i][v] += weight[i] * row;
+      }
     }
   }
-  UNROLL for (int i = 0; i < ROWS; i++) {
-    UNROLL for (int v = 0; v < WIDTH / LANES; v++) store(out + i * padded + v * LANES, sum[i][v]);
+  UNROLL for (int i = 0; i < HEADS * ROWS; i++) {
+    UNROLL for (int v = 0; v < WIDTH / LANES; v++)
+      store(out + (i / ROWS * headRows + i % ROWS) * padded + v * LANES, sum[i][v]);
   }
 }
 
 typedef void (*FewScores)(int64_t, const float *, int64_t, const float *const *, const float *const *, float *, int64_t);
-typedef void (*FewValues)(int64_t, const float *, int64_t, const float *, const float *, int64_t, float *);
-#define DEFINE_FEW_VALUES(ROWS, WIDTH)                                                                                \
-  static void values_##ROWS##_##WIDTH(int64_t count, const float *weights, int64_t stride, const float *values,       \
-                                      const float *ahead, int64_t padded, float *out) {                               \
-    value_few(ROWS, WIDTH, count, weights, stride, values, ahead, padded, out);                                       \
+typedef void (*FewValues)(int64_t, const float *, int64_t, int64_t, const float *, const float *, int64_t, int64_t, float *);
+#define HEADS_OF(ROWS, WIDTH) (4 * ROWS * (WIDTH) <= MOST_CHAINS * LANES ? 4 : 2 * ROWS * (WIDTH) <= MOST_CHAINS * LANES ? 2 : 1)
+#define DEFINE_VALUE(NAME, HEADS, ROWS, WIDTH)                                                                        \
+  static void NAME(int64_t count, const float *weights, int64_t stride, int64_t headRows, const float *values,        \
+                   const float *ahead, int64_t step, int64_t padded, float *out) {                                    \
+    value_few(HEADS, ROWS, WIDTH, count, weights, stride, headRows, values, ahead, step, padded, out);                \
   }
+#define DEFINE_FEW_VALUES(ROWS, WIDTH)                                                                                \
+  DEFINE_VALUE(values_##ROWS##_##WIDTH, 1, ROWS, WIDTH)                                                               \
+  DEFINE_VALUE(heads_##ROWS##_##WIDTH, HEADS_OF(ROWS, WIDTH), ROWS, WIDTH)
 #define DEFINE_FEW(ROWS)                                                                                              \
   static void scores_##ROWS(int64_t headDim, const float *q, int64_t qStep, const float *const *keys,                 \
                             const float *const *ahead, float *to, int64_t toStep) {                                   \
@@ -74,47 +86,53 @@ DEFINE_FEW(3)
 DEFINE_FEW(4)
 static const int fewPanels[] = {0, PANELS_1, PANELS_2, PANELS_3, PANELS_4};
 static const FewScores fewScores[] = {0, scores_1, scores_2, scores_3, scores_4};
-static const FewValues fewValues[][3] = {{0},
-                                         {values_1_16, values_1_32, values_1_64},
-                                         {values_2_16, values_2_32, values_2_64},
-                                         {values_3_16, values_3_32, values_3_64},
-                                         {values_4_16, values_4_32, values_4_64}};
+#define VALUES_OF(KIND) {{0}, ROW_OF(KIND, 1), ROW_OF(KIND, 2), ROW_OF(KIND, 3), ROW_OF(KIND, 4)}
+#define ROW_OF(KIND, ROWS) {KIND##_##ROWS##_16, KIND##_##ROWS##_32, KIND##_##ROWS##_64}
+static const FewValues fewValues[2][FEW_ROWS + 1][3] = {VALUES_OF(values), VALUES_OF(heads)}; // of one head, of several
 
 /* Positions [from, to) of a sequence, counted from the tile's base, for rows row.. of every head of the tile; a head has `headRows`. */
 typedef struct {
   int64_t sequence, from, to, row, rows, headRows;
+  const CacheTile *next; // the tile after this one, or NULL
 } Stretch;
 
-/* Where position `at` of a stretch has its keys or values; behind the end, its last. */
-INLINE const float *stretch_at(const CacheJob *job, const CacheTile *part, const Stretch *s, const float *base,
-                               int64_t at, int64_t width) {
-  if (at >= s->to) at = s->to - 1;
+/* Where position `at` of a sequence has its keys or values. */
+INLINE const float *position_at(const CacheJob *job, const CacheTile *part, int64_t sequence, const float *base, int64_t at,
+                                int64_t width) {
   at += part->base - at % PANEL;
-  return base + block_at(job, s->sequence, at) + part->head * job->blockTokens * job->padded +
-         at % job->blockTokens * width;
+  return base + block_at(job, sequence, at) + part->head * job->blockTokens * job->padded + at % job->blockTokens * width;
+}
+
+/* What will be read when `at`, which may lie behind the end, is reached: of the keys, or where `values` is set of these. */
+INLINE const float *later_at(const CacheJob *job, const CacheTile *part, const Stretch *s, int values, int64_t at) {
+  if (!values) {
+    if (at < s->to) return position_at(job, part, s->sequence, job->keys, at, job->headDim);
+    at = s->from + at - round_up(s->to, PANEL);
+  }
+  if (at < s->to) return position_at(job, part, s->sequence, job->values, at, job->padded);
+  at -= round_up(s->to, PANEL);
+  if (!s->next) return position_at(job, part, s->sequence, job->values, s->to - 1, job->padded);
+  const Member *member = job->member + s->next->first;
+  return position_at(job, s->next, member->sequence, job->keys, least(at, member->visible - s->next->base - 1),
+                     job->headDim);
 }
 
 static void score_stretch(const CacheJob *job, const CacheTile *part, AttentionTile *t, const Stretch *s) {
-  const int64_t taken = s->rows <= FEW_ROWS ? fewPanels[s->rows] : 1, step = job->blockTokens * job->padded;
+  const int few = s->rows <= FEW_ROWS;
+  const int64_t taken = few ? fewPanels[s->rows] : 1, step = job->blockTokens * job->padded;
   for (int64_t position = s->from; position < s->to; position += taken * PANEL) {
     const float *keys[MOST_PANELS], *ahead[MOST_PANELS];
     for (int64_t p = 0; p < taken; p++) {
-      keys[p] = stretch_at(job, part, s, job->keys, position + p * PANEL, job->headDim);
-      int64_t later = position + (taken + p) * PANEL;
-      // Behind the last keys come the first values.
-      ahead[p] = later < s->to ? stretch_at(job, part, s, job->keys, later, job->headDim)
-                               : stretch_at(job, part, s, job->values, s->from + later - s->to, job->padded);
+      // Behind the end the last panel is scored again, into the padding of the scores.
+      keys[p] = position_at(job, part, s->sequence, job->keys, least(position + p * PANEL, s->to - 1), job->headDim);
+      ahead[p] = later_at(job, part, s, 0, position + (FETCH_BLOCKS + p) * PANEL);
     }
-    const int whole = position + taken * PANEL <= round_up(s->to, PANEL);
     for (int64_t head = 0; head < part->heads; head++) {
       const int64_t row = head * s->headRows + s->row;
       const float *q = t->q + row * t->padded;
       float *to = t->scores + row * t->scoreStride + position;
-      if (s->rows <= FEW_ROWS && whole)
-        fewScores[s->rows](t->headDim, q, t->padded, keys, ahead, to, t->scoreStride);
-      else
-        for (int64_t p = 0; p < taken && position + p * PANEL < s->to; p++)
-          score_panel(keys[p], t->headDim, s->rows, q, t->padded, to + p * PANEL, t->scoreStride);
+      if (few) fewScores[s->rows](t->headDim, q, t->padded, keys, ahead, to, t->scoreStride);
+      else score_panel(keys[0], t->headDim, s->rows, q, t->padded, to, t->scoreStride);
       for (int64_t p = 0; p < taken; p++) keys[p] += step, ahead[p] += step;
     }
   }
@@ -124,33 +142,39 @@ static void add_values(const CacheJob *job, const CacheTile *part, AttentionTile
   enum { MOST_SUMS = LANES == 16 ? 24 : 12 };
   const int64_t padded = t->padded, stride = t->scoreStride, step = job->blockTokens * padded;
   for (int64_t position = s->from, count; position < s->to; position += count) {
-    const float *values = stretch_at(job, part, s, job->values, position, padded);
-    const float *ahead = stretch_at(job, part, s, job->values, position + 2 * PANEL, padded);
+    const float *values = position_at(job, part, s->sequence, job->values, position, padded);
+    const float *ahead = later_at(job, part, s, 1, position + FETCH_BLOCKS * PANEL);
+    const float *weights = t->scores + s->row * stride + position;
+    float *out = t->out + s->row * padded;
     count = least(PANEL, s->to - position);
-    for (int64_t head = 0; head < part->heads; head++, values += step, ahead += step) {
-      const int64_t row = head * s->headRows + s->row;
-      const float *weights = t->scores + row * stride + position;
-      float *out = t->out + row * padded;
-      for (int64_t at = 0, width; at < padded; at += width) {
-        if (s->rows <= FEW_ROWS) {
-          int size = padded - at >= 64 ? 2 : padded - at >= 32 ? 1 : 0;
-          while (size && (s->rows << (4 + size)) > MOST_SUMS * LANES) size--;
-          width = 16 << size;
-          fewValues[s->rows][size](count, weights, stride, values + at, ahead + at, padded, out + at);
-          continue;
+    for (int64_t at = 0, width; at < padded; at += width) {
+      if (s->rows <= FEW_ROWS) {
+        int size = padded - at >= 64 ? 2 : padded - at >= 32 ? 1 : 0;
+        while (size && (s->rows << (4 + size)) > MOST_SUMS * LANES) size--;
+        width = 16 << size;
+        const int64_t together = HEADS_OF(s->rows, width);
+        for (int64_t head = 0, heads; head < part->heads; head += heads) {
+          heads = head + together <= part->heads ? together : 1;
+          const int64_t row = head * s->headRows;
+          fewValues[heads > 1][s->rows][size](count, weights + row * stride, stride, s->headRows, values + head * step + at,
+                                              ahead + head * step + at, step, padded, out + row * padded + at);
         }
-        width = padded - at >= TILE_WIDTH ? TILE_WIDTH : PANEL_PART;
-        for (int64_t i = 0, rows; i < s->rows; i += rows) {
-          rows = next_rows(i, s->rows);
-          (width == TILE_WIDTH ? byRow : panelByRow)[rows](count, weights + i * stride, stride, values + at, padded,
-                                                            out + i * padded + at, padded, 0);
-        }
+        continue;
       }
+      width = padded - at >= TILE_WIDTH ? TILE_WIDTH : PANEL_PART;
+      for (int64_t head = 0; head < part->heads; head++)
+        for (int64_t i = 0, rows; i < s->rows; i += rows) {
+          const int64_t row = head * s->headRows + i;
+          rows = next_rows(i, s->rows);
+          (width == TILE_WIDTH ? byRow : panelByRow)[rows](count, weights + row * stride, stride,
+                                                            values + head * step + at, padded, out + row * padded + at,
+                                                            padded, 0);
+        }
     }
   }
 }
 
-static void attend_lone(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
+static void attend_lone(const CacheJob *job, const CacheTile *part, const CacheTile *next, AttentionTile *t) {
   const int64_t group = job->group, headRows = part->count * group;
   t->rows = part->heads * headRows;
   t->window = job->window;
@@ -164,14 +188,15 @@ static void attend_lone(const CacheJob *job, const CacheTile *part, AttentionTil
     for (int64_t j = 0; j < t->padded; j += LANES) store(t->out + i * t->padded + j, (vec){0});
   }
   // The common beginning for all members, then each one's own rest.
-  Stretch common = {job->member[part->first].sequence, 0, part->shared, 0, headRows, headRows};
+  Stretch common = {job->member[part->first].sequence, 0, part->shared, 0, headRows, headRows, NULL};
   for (int pass = 0; pass < 2; pass++) {
     void (*const over)(const CacheJob *, const CacheTile *, AttentionTile *, const Stretch *) =
         pass ? add_values : score_stretch;
     if (part->shared) over(job, part, t, &common);
     for (int64_t m = 0; m < part->count; m++) {
       const Member *member = job->member + part->first + m;
-      Stretch own = {member->sequence, part->shared, member->visible - part->base, m * group, group, headRows};
+      Stretch own = {member->sequence, part->shared, member->visible - part->base, m * group, group, headRows,
+                     next};
       over(job, part, t, &own);
     }
     if (pass) break;

@@ -4,14 +4,15 @@
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
-enum { DEPTH_BLOCK = 256, LINE = 16, AHEAD_HALVES = 2048 }; // LINE: floats of a cache line
+enum { DEPTH_BLOCK = 256, LINE = 16, AHEAD_HALVES = 2048, AHEAD_FLOATS = 2048 }; // LINE: floats of a cache line
 
 // Constants, for arrays whose used part the always-inlined tiles keep in registers.
 enum { MOST_ROWS = TILE_ROWS, MOST_VECTORS = 4 * TILE_VECTORS, MOST_PANELS = 4 };
 
 // One tile: c[ROWS][VECTORS] (+)= a[ROWS][depth] · b[depth][VECTORS]. a(i, p) is a[i * rowStep + p * depthStep].
-INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep, int64_t depthStep,
-                 const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
+// HALF: b holds bfloat16, which is widened as it is loaded. FETCHED: b comes from memory, and is fetched ahead.
+INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep,
+                    int64_t depthStep, const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
   vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) {
     // What is only written is fetched too: it is there when the products are.
@@ -21,7 +22,12 @@ INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *
   }
   for (int64_t p = 0; p < depth; p++) {
     vec row[MOST_VECTORS];
-    UNROLL for (int v = 0; v < VECTORS; v++) row[v] = load(b + p * bStep + v * LANES);
+    UNROLL for (int v = 0; v < VECTORS; v++) {
+      int64_t at = p * bStep + v * LANES;
+      if (FETCHED && v * LANES % (HALF ? 2 * LINE : LINE) == 0)
+        __builtin_prefetch(HALF ? (const void *)((const uint16_t *)b + at + AHEAD_HALVES) : b + at + AHEAD_FLOATS, 0, 2);
+      row[v] = HALF ? load_widened((const uint16_t *)b + at) : load(b + at);
+    }
     UNROLL for (int i = 0; i < ROWS; i++) {
       vec factor = splat(a[i * rowStep + p * depthStep]);
       UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] += factor * row[v];
@@ -30,6 +36,11 @@ INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *
   UNROLL for (int i = 0; i < ROWS; i++) {
     UNROLL for (int v = 0; v < VECTORS; v++) store(c + i * cStep + v * LANES, sum[i][v]);
   }
+}
+
+INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep, int64_t depthStep,
+                 const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
+  tile_of(0, 0, ROWS, VECTORS, depth, a, rowStep, depthStep, b, bStep, c, cStep, fresh);
 }
 
 // The same for few rows over several panels at once: enough independent chains to hide the latency of one.
@@ -94,6 +105,14 @@ typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const
   static void by_column_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,     \
                             int64_t cStep, int fresh) {                                                               \
     tile(N, TILE_VECTORS, depth, a, 1, step, b, bStep, c, cStep, fresh);                                              \
+  }                                                                                                                   \
+  static void half_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,   \
+                              int64_t cStep, int fresh) {                                                             \
+    tile_of(1, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+  }                                                                                                                   \
+  static void first_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
+                               int64_t cStep, int fresh) {                                                            \
+    tile_of(0, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
   }
 EACH_ROW_COUNT(DEFINE_TILES)
 #if PANEL_VECTORS != TILE_VECTORS
@@ -126,7 +145,11 @@ static const WideFunction wideTiles[2][4] = {{0, wide_1, wide_2, wide_3}, {0, ha
 
 #define ENTRY_BY_ROW(N) by_row_##N,
 #define ENTRY_BY_COLUMN(N) by_column_##N,
+#define ENTRY_HALF_BY_ROW(N) half_by_row_##N,
+#define ENTRY_FIRST_BY_ROW(N) first_by_row_##N,
 static const TileFunction byRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_BY_ROW)};
+static const TileFunction halfByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_HALF_BY_ROW)};
+static const TileFunction firstByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_FIRST_BY_ROW)};
 static const TileFunction byColumn[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_BY_COLUMN)};
 #if PANEL_VECTORS != TILE_VECTORS
 #define ENTRY_PANEL_BY_ROW(N) panel_by_row_##N,
@@ -250,6 +273,13 @@ INLINE const float *panel_block(const MatmulJob *job, int64_t panel, int64_t beg
   return room;
 }
 
+/* Fetches parts [part, partEnd) of `parts` of what is multiplied next into the second-level cache. */
+INLINE void fetch_lines(const uint8_t *next, int64_t bytes, int64_t part, int64_t partEnd, int64_t parts) {
+  const int64_t lines = bytes / (4 * LINE);
+  for (int64_t line = lines * part / parts; line < lines * partEnd / parts; line++)
+    __builtin_prefetch(next + line * 4 * LINE, 0, 2);
+}
+
 /* Rows [i, end) are cut into tiles as equal as can be: 32 rows by 6 are 6 6 5 5 5 5, never 6 6 6 6 6 2. */
 INLINE int64_t next_rows(int64_t i, int64_t end) {
   int64_t left = end - i;
@@ -272,14 +302,13 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
       else
         for (int64_t j = column; j < columnEnd; j++) y[j] = job->bias[j];
     }
-  const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+  const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1, bytes = job->half ? 2 : 4;
   int64_t begin = 0;
   do {
     int64_t depth = least(DEPTH_BLOCK, k - begin);
     for (int64_t panel = first; panel < last;) {
       if (wide > 1 && (panel + wide) * TILE_WIDTH <= n && panel + wide <= last) {
         const float *several[WIDE_PANELS];
-        const int64_t bytes = job->half ? 2 : 4;
         for (int64_t i = 0; i < wide; i++)
           several[i] = (const void *)((const uint8_t *)job->packed + bytes * ((panel + i) * k + begin) * TILE_WIDTH);
         wideTiles[job->half][rows](depth, job->x + row * job->xStride + begin, job->xStride, several,
@@ -287,13 +316,25 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
         panel += wide;
         continue;
       }
-      const float *b = panel_block(job, panel, begin, depth, room);
       int64_t width = least(TILE_WIDTH, n - panel * TILE_WIDTH);
+      if (job->half && rows <= TILE_ROWS && width == TILE_WIDTH) { // each number is used once: no room is needed
+        const uint16_t *b = (const uint16_t *)job->packed + (panel * k + begin) * TILE_WIDTH;
+        halfByRow[rows](depth, job->x + row * job->xStride + begin, job->xStride, (const void *)b, TILE_WIDTH,
+                        job->y + row * job->yStride + panel * TILE_WIDTH, job->yStride, fresh);
+        panel++;
+        continue;
+      }
+      const float *b = panel_block(job, panel, begin, depth, room);
+      const uint8_t *next = (const uint8_t *)job->packed + bytes * ((panel + 1) * k + begin) * TILE_WIDTH;
+      const int64_t nextBytes = job->half && panel + 1 < last ? bytes * depth * TILE_WIDTH : 0;
       for (int64_t i = row; i < rowEnd;) {
         int64_t count = next_rows(i, rowEnd);
+        fetch_lines(next, nextBytes, i - row, i - row + count, rows);
         const float *x = job->x + i * job->xStride + begin;
         float *y = job->y + i * job->yStride + panel * TILE_WIDTH;
-        if (width == TILE_WIDTH) byRow[count](depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride, fresh);
+        if (width == TILE_WIDTH)
+          (i == row && !job->half ? firstByRow : byRow)[count](depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride,
+                                                               fresh);
         else
           edge_tile(byRow[count], count, width, TILE_WIDTH, depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride,
                     fresh);

@@ -8,7 +8,7 @@ export class PythonPeer {
   readonly #process: ChildProcess;
   readonly #lines: AsyncIterator<string>;
 
-  constructor(python: string, peer: 'torch_engine' | 'torch_vision' | 'peft_lora') {
+  constructor(python: string, peer: 'torch_engine' | 'torch_vision' | 'peft_lora' | 'llama_engine') {
     const script = fileURLToPath(new URL(`../peers/${peer}.py`, import.meta.url));
     this.#process = spawn(python, ['-W', 'ignore', script], { stdio: ['pipe', 'pipe', 'inherit'] });
     this.#lines = createInterface({ input: this.#process.stdout! })[Symbol.asyncIterator]();
