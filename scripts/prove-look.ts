@@ -10,9 +10,10 @@
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createDemonstration, createLooks } from '../examples/look/demonstrations.ts';
-import { answer, type LookSetup, learn, measure, trainOptions, warmStart } from '../examples/look/look.ts';
+import { answer, type LookSetup, measure, trainOptions } from '../examples/look/look.ts';
 import { correct, type Look, type LookerOptions } from '../examples/look/looker.ts';
 import { PACES, RECIPES } from '../examples/look/recipe.ts';
+import { learn, warmStart } from '../examples/look/warm-start.ts';
 import { curveSvg } from '../examples/quickstart/curve-svg.ts';
 import type { CurvePoint } from '../examples/quickstart/report.ts';
 import type { TrainOptions } from '../src/options.ts';
@@ -73,11 +74,10 @@ async function moreImitation(setup: LookSetup, warm: string, seconds: number): P
   for (let number = 0; spent(start) < 0.9 * seconds; number++) {
     const began = processorSeconds();
     const to = join(setup.directory, `imitation-${number}`);
-    const first = recipe.demonstrations + done;
+    const first = recipe.demonstrations.course * recipe.demonstrations.most + done;
     const until = () => spent(start) > seconds;
-    await learn(setup, model, to, [
-      { kind: 'demonstrations', pace: PACES.more, create: createDemonstration, first, count, until },
-    ]);
+    const course = { kind: 'demonstrations', pace: PACES.more, create: createDemonstration };
+    await learn(setup, model, to, { ...course, first, count, until });
     [model, done] = [to, done + count];
     count = Math.max(16, Math.ceil((count * (seconds - spent(start))) / spent(began)));
   }

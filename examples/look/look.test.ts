@@ -5,10 +5,12 @@ import { reward, type StepReport, train } from 'rollcall';
 import { afterAll, expect, test } from 'vitest';
 import { createDemonstration, createLooks } from './demonstrations.ts';
 import { turned, view } from './draw.ts';
-import { measure, trainOptions, warmStart } from './look.ts';
+import { measure, trainOptions } from './look.ts';
 import type { Look } from './looker.ts';
 import { RECIPES } from './recipe.ts';
-import { createScene } from './scene.ts';
+import { type Card, createScene } from './scene.ts';
+import { placesOf } from './skills.ts';
+import { warmStart } from './warm-start.ts';
 
 const folders: string[] = [];
 afterAll(() => Promise.all(folders.map((folder) => rm(folder, { recursive: true, force: true }))));
@@ -53,12 +55,40 @@ test('demonstrations are clumsy: about half look at the card that was asked for'
   expect(questions.size).toBe(50);
 });
 
+test('what is said to be looked at counts as found where its card lies, and a colour at which none looks as never found', () => {
+  const [task] = createLooks('test', 1, 1) as [Look];
+  const [first, second, third] = task.scene.cards as [Card, Card, Card];
+  const look = (colour: string, name: string, args: Readonly<Record<string, unknown>>) => ({
+    task,
+    messages: [
+      { role: 'user' as const, content: task.question },
+      {
+        role: 'assistant' as const,
+        content: `Look at ${colour} 1.`,
+        toolCalls: [{ id: 'a', name, arguments: args }],
+      },
+    ],
+  });
+  const places = placesOf([
+    look(first.colour, 'zoom', { box: first.box }),
+    look(first.colour, 'zoom', { box: second.box }),
+    look(second.colour, 'zoom', { box: second.box }),
+    look(third.colour, 'rotate', { angle: 90 }),
+    { task, messages: [{ role: 'assistant', content: 'The answer is 1.' }] },
+  ]);
+  const fourth = task.scene.cards[3]!.colour;
+  expect(places).toEqual({ [first.colour]: 0.5, [second.colour]: 1, [third.colour]: 0, [fourth]: 0 });
+});
+
 test('a model that sees is taught, rolled out with images of its tools, trained by GRPO and measured', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'rollcall-look-'));
   folders.push(directory);
   const recipe = RECIPES.tiny;
-  const setup = { seed: 1, recipe, directory, say: () => {} };
+  const said: string[] = [];
+  const setup = { seed: 1, recipe, directory, say: (line: string) => said.push(line) };
   const warm = await warmStart(setup);
+  // Nothing is learned in so few, so no course is spared.
+  expect(said.filter((line) => / drills: .*Where is red\? \d+ %/.test(line)).length).toBe(recipe.drills.most);
   const reports: StepReport<Look>[] = [];
   const options = trainOptions(setup, warm, join(directory, 'run'));
   const rewards = [reward<Look>('even', ({ trajectory }) => trajectory.attempt % 2)];

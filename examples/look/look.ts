@@ -10,13 +10,10 @@ import {
   type TrainOptions,
 } from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
-import { loadModelFiles } from 'rollcall/chat';
 import { memoryImages, readImageProcessor } from 'rollcall/services';
-import { teach } from '../quickstart/teach.ts';
-import type { Demonstration } from '../quickstart/teacher.ts';
-import { createDemonstration, createDrill, createLooks } from './demonstrations.ts';
+import { createLooks } from './demonstrations.ts';
 import { correct, createLooker, LIMITS, type Look, type LookerOptions } from './looker.ts';
-import { DECODER, PACES, type Recipe, VISION } from './recipe.ts';
+import { DECODER, type Recipe, VISION } from './recipe.ts';
 import { writeTokenizer } from './tokenizer.ts';
 
 export interface LookSetup {
@@ -30,7 +27,7 @@ export interface LookSetup {
   say(line: string): void;
 }
 
-const engineOf = ({ kernels, threads, say }: LookSetup) =>
+export const engineOf = ({ kernels, threads, say }: LookSetup) =>
   embedded({
     ...(kernels === undefined ? {} : { kernels }),
     ...(threads === undefined ? {} : { threads }),
@@ -53,98 +50,6 @@ export async function createLookModel({ seed, recipe, directory }: LookSetup): P
   });
   await rm(join(fresh, 'tokenizer'), { recursive: true });
   return fresh;
-}
-
-/** A fresh model, taught to read and to find by drills and to look by clumsy demonstrations; its folder. */
-export async function warmStart(setup: LookSetup): Promise<string> {
-  const { recipe, directory } = setup;
-  const warm = join(directory, 'warm-start');
-  const fresh = await createLookModel(setup);
-  await learn(setup, fresh, warm, [
-    {
-      kind: 'drills',
-      first: 0,
-      count: recipe.drills.most,
-      enough: recipe.drills.enough,
-      pace: PACES.drills,
-      create: createDrill,
-    },
-    {
-      kind: 'last drills',
-      first: recipe.drills.most,
-      count: recipe.drills.last,
-      pace: PACES.lastDrills,
-      create: createDrill,
-    },
-    {
-      kind: 'demonstrations',
-      first: 0,
-      count: recipe.demonstrations,
-      pace: PACES.demonstrations,
-      create: createDemonstration,
-    },
-  ]);
-  return warm;
-}
-
-interface Course {
-  readonly kind: string;
-  readonly first: number;
-  readonly count: number;
-  readonly pace: (typeof PACES)[keyof typeof PACES];
-  readonly until?: () => boolean;
-  /** Ends when the loss is below it. */
-  readonly enough?: number;
-  create(seed: number, index: number): Demonstration<Look>;
-}
-
-/** Supervised training from one model folder to another. */
-export async function learn(
-  setup: LookSetup,
-  from: string,
-  to: string,
-  courses: readonly Course[],
-): Promise<void> {
-  const { seed, say } = setup;
-  const images = memoryImages({ processor: readImageProcessor(from) });
-  const trainer = await engineOf(setup).trainer.open('policy', from, { readImage: images.read });
-  try {
-    const { tokenizer } = await loadModelFiles(from);
-    const format = await loadChatFormat(from);
-    for (const { kind, create, enough = 0, until, ...lesson } of courses) {
-      const began = performance.now();
-      let loss = Number.NaN;
-      let done = 0;
-      let shown = 0;
-      await teach(
-        {
-          ...lesson,
-          create: (index) => create(seed, index),
-          until: () => loss < enough || until?.() === true,
-        },
-        {
-          trainer,
-          agent: createLooker(),
-          limits: LIMITS,
-          tokenizer,
-          format,
-          images,
-          onProgress: (progress) => {
-            loss = Number.isNaN(loss) ? progress.loss : 0.98 * loss + 0.02 * progress.loss;
-            done = progress.done;
-            if (done - shown < 2000) return;
-            shown = done;
-            say(`  ${done} ${kind}: loss ${loss.toFixed(3)}`);
-          },
-        },
-      );
-      const seconds = (performance.now() - began) / 1000;
-      say(`  ${done} ${kind}: loss ${loss.toFixed(3)}, ${seconds.toFixed(0)} s`);
-    }
-    await trainer.save(to);
-  } finally {
-    await trainer.close();
-  }
 }
 
 /** The GRPO run, as any user would write it. */
@@ -195,18 +100,26 @@ export async function measure(setup: LookSetup, model: string, options: AnswerOp
 }
 
 /** A model's attempts at the test questions, in order. */
-export async function answer(
+export const answer = (
   setup: LookSetup,
   model: string,
+  options: AnswerOptions = {},
+): Promise<Scored<Look>[]> =>
+  play(setup, model, createLooks('test', setup.seed, setup.recipe.looks.test), options);
+
+/** A model's attempts, one a look, in order. */
+export async function play(
+  setup: LookSetup,
+  model: string,
+  looks: readonly Look[],
   { temperature = 0, ...looker }: AnswerOptions = {},
 ): Promise<Scored<Look>[]> {
-  const { seed, recipe } = setup;
   const images = memoryImages({ processor: readImageProcessor(model) });
   const [server] = await engineOf(setup).servers.open(model, { readImage: images.read });
   try {
     const { groups } = await evaluate<Look>({
       name: 'test',
-      tasks: arrayDataset(createLooks('test', seed, recipe.looks.test), 'test'),
+      tasks: arrayDataset(looks, 'test'),
       server: server!,
       format: await loadChatFormat(model),
       agent: createLooker(looker),
@@ -215,7 +128,7 @@ export async function answer(
       images,
       sampling: { temperature },
       step: 0,
-      seed,
+      seed: setup.seed,
     });
     return groups.flatMap((group) => group.attempts);
   } finally {

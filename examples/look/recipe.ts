@@ -4,28 +4,34 @@ import type { Pace } from '../quickstart/teach.ts';
 /** How much of everything, in one setting for all seeds. */
 export interface Recipe {
   readonly size: 'tiny' | '1m';
-  /** At the full rate until their loss, in nats a token, is below `enough`, at most `most`; then `last`, slower and slower. */
-  readonly drills: { readonly most: number; readonly enough: number; readonly last: number };
-  readonly demonstrations: number;
+  readonly drills: Lessons;
+  readonly demonstrations: Lessons;
   readonly steps: number;
   readonly tasksPerStep: number;
   readonly attemptsPerTask: number;
   readonly learningRate: number;
-  readonly looks: { readonly validation: number; readonly test: number };
+  readonly looks: { readonly validation: number; readonly test: number; readonly skills: number };
   readonly evaluateEvery: number;
+}
+
+/** Courses of so many, at most `most` of them, until a model does this share of every kind rightly that is held out. */
+interface Lessons {
+  readonly course: number;
+  readonly most: number;
+  readonly enough: number;
 }
 
 export type Variant = 'full' | 'quick' | 'tiny';
 
 const FULL: Recipe = {
   size: '1m',
-  drills: { most: 96_000, enough: 0.03, last: 8_000 },
-  demonstrations: 4_000,
+  drills: { course: 16_000, most: 6, enough: 0.95 },
+  demonstrations: { course: 8_000, most: 4, enough: 0.9 },
   steps: 80,
   tasksPerStep: 32,
   attemptsPerTask: 8,
   learningRate: 7e-4,
-  looks: { validation: 96, test: 300 },
+  looks: { validation: 96, test: 300, skills: 800 },
   evaluateEvery: 20,
 };
 
@@ -34,24 +40,23 @@ export const RECIPES: Readonly<Record<Variant, Recipe>> = {
   quick: {
     ...FULL,
     steps: 60,
-    looks: { validation: 48, test: 150 },
+    looks: { validation: 48, test: 150, skills: 800 },
   },
   /** For tests: every part runs, nothing is learned. */
   tiny: {
     ...FULL,
-    drills: { most: 16, enough: 0, last: 16 },
-    demonstrations: 16,
+    drills: { course: 16, most: 2, enough: 1 },
+    demonstrations: { course: 16, most: 1, enough: 1 },
     steps: 2,
     tasksPerStep: 2,
     attemptsPerTask: 2,
-    looks: { validation: 1, test: 2 },
+    looks: { validation: 1, test: 2, skills: 16 },
     evaluateEvery: 2,
   },
 };
 
 export const PACES = {
-  drills: { batch: 16, learningRate: 2e-3, finalShare: 1, warmupSteps: 20 },
-  lastDrills: { batch: 16, learningRate: 2e-3, finalShare: 0.05, warmupSteps: 0 },
+  drills: { batch: 16, learningRate: 2e-3, finalShare: 0.05, warmupSteps: 20 },
   demonstrations: { batch: 16, learningRate: 1e-3, finalShare: 0.05, warmupSteps: 20 },
   more: { batch: 16, learningRate: 3e-4, finalShare: 0.15, warmupSteps: 0 },
 } as const satisfies Record<string, Pace>;

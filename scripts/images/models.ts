@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { createDemonstration } from '../../examples/look/demonstrations.ts';
-import { createLookModel, type LookSetup, learn } from '../../examples/look/look.ts';
+import { createLookModel, type LookSetup } from '../../examples/look/look.ts';
 import { PACES } from '../../examples/look/recipe.ts';
 import { writeTokenizer } from '../../examples/look/tokenizer.ts';
+import { learn } from '../../examples/look/warm-start.ts';
 
 const execute = promisify(execFile);
 
@@ -22,7 +23,7 @@ export async function randomModel(python: string, directory: string): Promise<st
 /** The model of examples/look after some demonstrations only: it calls the tools, and answers wrongly. */
 export async function brieflyTaught(setup: LookSetup, demonstrations: number): Promise<string> {
   const taught = join(setup.directory, 'briefly-taught');
-  const course = { kind: 'demonstrations', first: 0, count: demonstrations, pace: PACES.demonstrations };
-  await learn(setup, await createLookModel(setup), taught, [{ ...course, create: createDemonstration }]);
+  const course = { kind: 'demonstrations', count: demonstrations, pace: PACES.demonstrations };
+  await learn(setup, await createLookModel(setup), taught, { ...course, create: createDemonstration });
   return taught;
 }

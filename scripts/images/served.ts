@@ -1,6 +1,6 @@
 /** A real vLLM sees: what it samples and scores of dialogues with images, against both trainers on the same ids and bytes. */
+import { once } from 'node:events';
 import { join } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import { type LookRows, lookRows } from '../../bench/engine/images.ts';
 import { openTrainer } from '../../src/engine/training/trainer.ts';
 import type { GenerateRequest } from '../../src/inference/server.ts';
@@ -32,6 +32,7 @@ export async function proveServed({ model, url, python, rows: count, directory }
   const rows = await look.rows(0, count);
   const recorder = await startRecorder(url);
   const server = new VllmServer({ url: recorder.url, readImage });
+  const direct = new VllmServer({ url, readImage }); // the recorder passes no stream on before its end
   const own = await openTrainer({ model, threads: 2, readImage });
   const other = await torch({ device: 'cpu', threads: 1, python }).open('policy', model, { readImage });
   try {
@@ -45,8 +46,10 @@ export async function proveServed({ model, url, python, rows: count, directory }
     const moved = join(directory, 'moved');
     await other.save(moved);
     const before = (await scores(other, dialogues))[0]!;
-    const running = ask(server, rows[1]!, { sampling: { ...sampling(1), maxTokens: 150 } });
-    await wait(700);
+    const begun = new AbortController();
+    const long = { sampling: { ...sampling(1), maxTokens: 150 }, onTokens: () => begun.abort() };
+    const running = ask(direct, rows[1]!, long);
+    await Promise.race([once(begun.signal, 'abort'), running]);
     await server.pause('keep');
     await server.update({ kind: 'disk', version: 1, path: moved });
     await server.resume();
@@ -94,7 +97,7 @@ export async function proveServed({ model, url, python, rows: count, directory }
       ),
     ];
   } finally {
-    await Promise.all([own.close(), other.close(), server.close()]);
+    await Promise.all([own.close(), other.close(), server.close(), direct.close()]);
     await recorder.close();
   }
 }
