@@ -137,7 +137,9 @@ const warm =
     onStep: say,
   }));
 const imitationSeconds = (performance.now() - imitationBegan) / 1000;
-const before = flags['skip-before'] ? undefined : await measured('before'); // servers may have been starting until now
+const skipsBefore = flags['skip-before'];
+const before = skipsBefore ? undefined : await measured('before'); // servers may have been starting until now
+const beforeInWords = skipsBefore ? undefined : await measured('before, in words', undefined, solver([]));
 const imitated = flags['without-tool'] ? undefined : await measured('after imitation', warm);
 
 const options = await trainOptions(
@@ -211,6 +213,8 @@ conclude(
   ],
   {
     before,
+    beforeInWords,
+    ownWords: written?.size,
     imitated,
     after,
     broken,

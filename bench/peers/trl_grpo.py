@@ -2,12 +2,18 @@
 
 The last line is JSON: seconds, sampled tokens and mean reward of every step.
 """
-import argparse, json, re, time
+import argparse, gc, importlib, json, os, re, time, traceback, uuid
+
+# vLLM inside of this process, which TRL's colocated mode reaches into; it reads these when it is imported.
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
-from datasets import Dataset
+from datasets import Dataset, fingerprint
 from transformers import TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 import trl
+
+# datasets names its caches by pickling what they are made of, which not every pair of dill and pyarrow can; nothing is cached here.
+fingerprint.Hasher.hash = classmethod(lambda cls, value: uuid.uuid4().hex[:16])
 
 NUMBER = r"-?\$?\d[\d,]*(?:\.\d+)?"
 
@@ -70,56 +76,74 @@ rows = [
     for task in tasks
 ]
 on_gpu = torch.cuda.is_available()
-vllm = (
-    {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_gpu_memory_utilization": options.memory_share,
-        "vllm_max_model_length": 2048,
-    }
-    if options.generation == "vllm"
-    else {}
-)
+COLOCATED = {
+    "use_vllm": True,
+    "vllm_mode": "colocate",
+    "vllm_gpu_memory_utilization": options.memory_share,
+    "vllm_max_model_length": 2048,
+}
 clock = Clock()
-trainer = GRPOTrainer(
-    model=options.model,
-    reward_funcs=[correct],
-    train_dataset=Dataset.from_list(rows),
-    callbacks=[clock],
-    args=GRPOConfig(
-        output_dir="/tmp/trl-bench",
-        report_to="none",
-        save_strategy="no",
-        logging_steps=1,
-        disable_tqdm=True,
-        max_steps=options.steps,
-        use_cpu=not on_gpu,
-        bf16=on_gpu,  # f32 weights and moments, computed in bf16, as on our side
-        model_init_kwargs={"dtype": "float32"},
-        shuffle_dataset=False,
-        num_generations=options.attempts,
-        per_device_train_batch_size=options.micro,
-        gradient_accumulation_steps=options.batch // options.micro,
-        gradient_checkpointing=options.recompute,
-        max_completion_length=options.reply,
-        temperature=1.0,
-        learning_rate=options.learning_rate,
-        lr_scheduler_type="constant",
-        weight_decay=0.0,
-        max_grad_norm=1.0,
-        beta=0.0,
-        epsilon=0.2,
-        epsilon_high=0.28,
-        seed=1,
-        **vllm,
-    ),
-)
-trainer.train()
+SETTINGS = {
+    "output_dir": "/tmp/trl-bench",
+    "report_to": "none",
+    "save_strategy": "no",
+    "logging_steps": 1,
+    "disable_tqdm": True,
+    "max_steps": options.steps,
+    "use_cpu": not on_gpu,
+    "bf16": on_gpu,  # f32 weights and moments, computed in bf16, as on our side
+    "model_init_kwargs": {"dtype": "float32"},
+    "shuffle_dataset": False,
+    "num_generations": options.attempts,
+    "per_device_train_batch_size": options.micro,
+    "gradient_accumulation_steps": options.batch // options.micro,
+    "gradient_checkpointing": options.recompute,
+    "max_completion_length": options.reply,
+    "temperature": 1.0,
+    "learning_rate": options.learning_rate,
+    "lr_scheduler_type": "constant",
+    "weight_decay": 0.0,
+    "max_grad_norm": 1.0,
+    "beta": 0.0,
+    "epsilon": 0.2,
+    "epsilon_high": 0.28,
+    "seed": 1,
+}
+
+
+def run(vllm):
+    if not vllm:  # else TRL imports a vLLM that is there, usable or not
+        importlib.import_module("trl.import_utils").is_vllm_available = lambda *_, **__: False
+    from trl import GRPOConfig, GRPOTrainer
+
+    clock.steps.clear()
+    GRPOTrainer(
+        model=options.model,
+        reward_funcs=[correct],
+        train_dataset=Dataset.from_list(rows),
+        callbacks=[clock],
+        args=GRPOConfig(**SETTINGS, **vllm),
+    ).train()
+
+
+generation, problem = options.generation, None
+if generation == "vllm":
+    try:
+        run(COLOCATED)
+    except Exception as error:  # of any library below: the comparison is made all the same, and says how
+        traceback.print_exc()
+        generation, problem = "transformers", f"vLLM could not be colocated: {type(error).__name__}: {error}"[:500]
+        print(problem, flush=True)
+if generation == "transformers":
+    gc.collect()
+    torch.cuda.empty_cache()
+    run({})
 print(
     json.dumps(
         {
             "trl": trl.__version__,
-            "generation": options.generation,
+            "generation": generation,
+            "problem": problem,
             "device": torch.cuda.get_device_name() if on_gpu else "cpu",
             "peakGB": round(torch.cuda.max_memory_allocated() / 1e9, 1) if on_gpu else None,
             "steps": clock.steps,

@@ -1,7 +1,7 @@
 """Causal attention over packed rows: each row sees itself and its prefix, and nothing else.
 
-Three ways, chosen by `choose`: `flash` (the flash-attn package), `varlen` (PyTorch's own kernel, bf16 and fp16 on
-CUDA) and `rows` (scaled dot product attention row by row, any device and precision).
+Ways, chosen by `choose`: `flash` (the flash-attn package), `varlen` (PyTorch's own kernel, bf16 and fp16 on
+CUDA), `grouped` (the same, its keys and values never repeated for their query heads, only where it is asked for) and `rows` (scaled dot product attention row by row, any device and precision).
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ from .errors import ConfigError
 from .rows import Packing
 
 NAME = "rollcall_packed"
-WAYS = ("flash", "varlen", "rows")
+WAYS = ("flash", "varlen", "grouped", "rows")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def choose(device: torch.device, dtype: torch.dtype, asked: str | None = None) -
     can = {"rows"}
     if device.type == "cuda" and dtype in (torch.bfloat16, torch.float16):
         if torch.cuda.get_device_capability(device) >= (8, 0) and importlib.util.find_spec("torch.nn.attention.varlen"):
-            can.add("varlen")
+            can |= {"varlen", "grouped"}
         if importlib.util.find_spec("flash_attn"):
             can.add("flash")
     if asked is None:
@@ -106,7 +106,7 @@ def attend(
     query, key, value = (tensor[0].transpose(0, 1) for tensor in (query, key, value))
     if rows.seen is not None:
         key, value = key.index_select(0, rows.seen), value.index_select(0, rows.seen)
-    kernel = {"flash": with_flash, "varlen": with_varlen, "rows": row_by_row}[rows.way]
+    kernel = {"flash": with_flash, "varlen": with_varlen, "grouped": with_varlen, "rows": row_by_row}[rows.way]
     return kernel(query, key, value, rows, scaling, sliding_window).unsqueeze(0), None
 
 
@@ -126,7 +126,7 @@ def with_varlen(query, key, value, rows: PackedRows, scaling: float, window: int
     more = {}
     if takes_grouped_heads():
         more["enable_gqa"] = grouped > 1
-    elif grouped > 1:  # torch 2.11 takes as many key heads as query heads
+    elif grouped > 1 and rows.way != "grouped":  # torch 2.11 promises only as many key heads as query heads
         key, value = key.repeat_interleave(grouped, 1), value.repeat_interleave(grouped, 1)
     return varlen_attn(
         query.contiguous(), key.contiguous(), value.contiguous(), rows.cu_own, rows.cu_seen, rows.most_own,

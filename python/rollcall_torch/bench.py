@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM
 from .adam import AdamOptions
 from .dealing import computed_tokens
 from .group import Group
+from .head import CHUNK_LOGITS
 from .memory_table import SHAPES, config_of
 from .model import ModelOptions
 from .profile import profiled, table
@@ -43,10 +44,13 @@ def main() -> None:
     parser.add_argument("--fused", action="store_true")
     parser.add_argument("--profile", action="store_true", help="one more step, and where its time went")
     parser.add_argument("--attention")
+    parser.add_argument("--chunk", type=int, help="logits that exist at once, as a power of two")
     parser.add_argument("--peak-teraflops", type=float, default=989, help="of the device in the precision of computing")
     options = parser.parse_args()
     if (options.model is None) == (options.shape is None):
         parser.error("one of --model and --shape is needed")
+    if options.chunk:
+        CHUNK_LOGITS.update({device: 1 << options.chunk for device in CHUNK_LOGITS})
     group = Group("cuda" if torch.cuda.is_available() else "cpu")
     folder = options.model or random_model(options.shape, group.device)
     given = {
@@ -61,11 +65,12 @@ def main() -> None:
     batches = [make_rows(random, options, trainer.config.vocab_size) for _ in range(options.batches)]
     computed = sum(computed_tokens(rows, list(range(len(rows)))) for rows in batches)
     seconds: list[dict[str, float]] = []
+    said: list[float] = []
     for _ in range(options.steps + 1):
-        seconds.append(take_step(trainer, batches))
+        seconds.append(take_step(trainer, batches, said))
         print(json.dumps(seconds[-1]), flush=True)
     if options.profile:
-        print(table(profiled(lambda: take_step(trainer, batches), group.device)), flush=True)
+        print(table(profiled(lambda: take_step(trainer, batches, []), group.device)), flush=True)
     timed = seconds[1:]
     whole = float(np.median([sum(parts.values()) for parts in timed]))
     on_cuda = group.device.type == "cuda"
@@ -75,6 +80,10 @@ def main() -> None:
                 "device": torch.cuda.get_device_name() if on_cuda else "cpu",
                 "attention": trainer.way,
                 "fused": options.fused,
+                "chunk": options.chunk,
+                # Of the first step: what is computed another way must say the same.
+                "logprob": said[0],
+                "gradientNorm": said[len(batches)],
                 "compile": options.compile,
                 "recompute": options.recompute,
                 "parameters": trainer.parameters,
@@ -94,6 +103,7 @@ def random_model(shape: str, device: torch.device) -> str:
     """A folder with a model of that shape: every size is a real one's, no weight is."""
     folder = tempfile.mkdtemp(prefix="rollcall-bench-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    torch.manual_seed(1)
     with torch.device(device):
         AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.bfloat16).save_pretrained(folder)
     return folder
@@ -114,7 +124,8 @@ def make_rows(random: np.random.Generator, options: argparse.Namespace, vocabula
     return rows
 
 
-def take_step(trainer: Trainer, batches: list[list[Row]]) -> dict[str, float]:
+def take_step(trainer: Trainer, batches: list[list[Row]], said: list[float]) -> dict[str, float]:
+    """Seconds by part. `said` gets the mean log-prob of every micro-batch and, last, the norm of the step's gradient."""
     parts = {"forward": 0.0, "backward": 0.0, "step": 0.0}
 
     def timed(name: str, act):
@@ -127,9 +138,10 @@ def take_step(trainer: Trainer, batches: list[list[Row]]) -> dict[str, float]:
 
     for rows in batches:
         number, outputs = timed("forward", lambda: trainer.forward(rows, 1.0, ["logprob"], lambda: False))
+        said.append(float(outputs["logprob"].mean()))
         gradients = {"logprob": np.full(len(outputs["logprob"]), -1e-3, np.float32)}
         timed("backward", lambda: trainer.backward(number, gradients))
-    timed("step", lambda: trainer.optim_step(ADAM))
+    said.append(timed("step", lambda: trainer.optim_step(ADAM))[0])
     return parts
 
 

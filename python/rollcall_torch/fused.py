@@ -1,6 +1,7 @@
-"""A model's norms and gates by kernels that read their inputs once, where transformers writes them in many passes. The
+"""A model's norms, gates and rotary positions by kernels that read their inputs once, where transformers writes them in many passes. The
 head's passes are in kernels.py too. Only layers whose formula is known are replaced."""
 
+import sys
 import types
 from typing import Any
 
@@ -13,6 +14,8 @@ from .errors import ConfigError
 # weight · x / √(mean x² + ε), named by transformers. Others differ: Gemma's weight is one less than its factor.
 PLAIN_NORMS = {"LlamaRMSNorm", "MistralRMSNorm", "MixtralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm", "Qwen3MoeRMSNorm"}
 GATED = {"LlamaMLP", "MistralMLP", "Qwen2MLP", "Qwen3MLP"}
+# They call the `apply_rotary_pos_emb` of their own file, which rotates whole heads, half against half.
+ROTATED = {"LlamaAttention", "MistralAttention", "Qwen2Attention", "Qwen3Attention"}
 
 
 def check_fused(device: torch.device) -> None:
@@ -33,10 +36,29 @@ def fuse(model: nn.Module) -> int:
             module.forward = types.MethodType(norm, module)
         elif name in GATED and is_silu(module.act_fn):
             module.forward = types.MethodType(gated, module)
+        elif name in ROTATED:
+            fuse_rotation(sys.modules[type(module).__module__])
         else:
             continue
         count += 1
     return count
+
+
+def fuse_rotation(file: Any) -> None:
+    """For every model of that file in this process: where the kernel cannot run, the function is the one that was there."""
+    plain = file.apply_rotary_pos_emb
+    if getattr(plain, "fused", False):
+        return
+
+    def rotated(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, unsqueeze_dim: int = 1) -> Any:
+        from .kernels import Rotation, can_run
+
+        if not can_run(q.device) or q.shape[0] != 1 or unsqueeze_dim != 1 or cos.shape[-1] != q.shape[-1]:
+            return plain(q, k, cos, sin, unsqueeze_dim)
+        return tuple(Rotation.apply(x[0].transpose(0, 1), cos[0], sin[0]).transpose(0, 1).unsqueeze(0) for x in (q, k))
+
+    rotated.fused = True  # type: ignore[attr-defined]
+    file.apply_rotary_pos_emb = rotated
 
 
 def is_silu(activation: Any) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 LOGIT_OUTPUTS = ("logprob", "entropy", "sumSquares")
-CHUNK_LOGITS = {"cuda": 1 << 27, "cpu": 1 << 22}
+# On an H200 an update at 1 << 30 takes 4 % less time and 8 GB more than at 1 << 27: every chunk adds to the head's whole gradient.
+CHUNK_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 22}
 
 
 class TargetOutputs(torch.autograd.Function):

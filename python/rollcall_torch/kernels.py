@@ -64,6 +64,56 @@ class Gate(torch.autograd.Function):
 
 
 @triton.jit
+def rotate_heads(
+    in_at, cos_at, sin_at, out_at, heads, half, BACK: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr
+):
+    """One token: (a, b) of each head become (a cos − b sin, b cos + a sin). `BACK`: the gradient by them."""
+    token = tl.program_id(0).to(tl.int64)
+    head, at = tl.arange(0, HEADS)[:, None], tl.arange(0, HALF)[None, :]
+    inside = (head < heads) & (at < half)
+    low = token * heads * 2 * half + head * 2 * half + at
+    a = tl.load(in_at + low, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(in_at + low + half, mask=inside, other=0.0).to(tl.float32)
+    angle = token * 2 * half + at
+    cos_a = tl.load(cos_at + angle, mask=at < half, other=0.0).to(tl.float32)
+    cos_b = tl.load(cos_at + angle + half, mask=at < half, other=0.0).to(tl.float32)
+    sin_a = tl.load(sin_at + angle, mask=at < half, other=0.0).to(tl.float32)
+    sin_b = tl.load(sin_at + angle + half, mask=at < half, other=0.0).to(tl.float32)
+    if BACK:
+        out_a = a * cos_a + b * sin_b
+        out_b = b * cos_b - a * sin_a
+    else:
+        out_a = a * cos_a - b * sin_a
+        out_b = b * cos_b + a * sin_b
+    tl.store(out_at + low, out_a.to(out_at.dtype.element_ty), mask=inside)
+    tl.store(out_at + low + half, out_b.to(out_at.dtype.element_ty), mask=inside)
+
+
+class Rotation(torch.autograd.Function):
+    """Rotary positions of x [tokens, heads, size] by cos and sin [tokens, size]; nothing of x is kept."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        cos, sin = cos.contiguous(), sin.contiguous()
+        ctx.save_for_backward(cos, sin)
+        return rotate(x, cos, sin, back=False)
+
+    @staticmethod
+    def backward(ctx, by_out: torch.Tensor):
+        return rotate(by_out, *ctx.saved_tensors, back=True), None, None
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, back: bool) -> torch.Tensor:
+    x = x.contiguous()
+    tokens, heads, size = x.shape
+    out = torch.empty_like(x)
+    if tokens:
+        padded = {"HEADS": triton.next_power_of_2(heads), "HALF": triton.next_power_of_2(size // 2)}
+        rotate_heads[(tokens,)](x, cos, sin, out, heads, size // 2, BACK=back, **padded, num_warps=4)
+    return out
+
+
+@triton.jit
 def row_outputs(
     logits_at, ids_at, logsumexp_at, logprob_at, entropy_at, squares_at, vocabulary, temperature,
     SPREAD: tl.constexpr, BLOCK: tl.constexpr,

@@ -2,7 +2,6 @@
 `/update_weights_from_distributed` while rank 0 broadcasts each tensor, and `/end_weight_update`."""
 
 import json
-import socket
 import time
 import urllib.request
 import uuid
@@ -13,9 +12,8 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _new_process_group_helper, _world
-from torch.distributed.rendezvous import rendezvous
 
-from .weight_group import SECONDS, address_towards
+from .weight_group import SECONDS, listen
 
 # Tensors of one request.
 REQUEST_BYTES = 1 << 30
@@ -28,25 +26,24 @@ class SglangGroup:
         self.name = f"rollcall-{uuid.uuid4().hex[:12]}"
         ranks = [workers_of(server) for server in servers]
         backend = "nccl" if device.type == "cuda" else "gloo"
-        host, port = address_towards(servers[0]), free_port()
+        # SGLang's side joins by `rendezvous`, whose rank 0 holds the store; below torchrun ours would be a client as well.
+        store, host = listen(servers[0])
         size = 1 + sum(ranks)
         joining = []
         for at, server in enumerate(servers):
             told = {
                 "master_address": host,
-                "master_port": port,
+                "master_port": store.port,
                 "rank_offset": 1 + sum(ranks[:at]),
                 "world_size": size,
                 "group_name": self.name,
                 "backend": backend,
             }
             joining.append(threads.submit(post, server, "/init_weights_update_group", told))
-        # As SGLang makes its side of it (init_custom_process_group): the same rendezvous and names in the store.
-        limit = timedelta(seconds=SECONDS)
-        store, _, _ = next(rendezvous(f"tcp://{host}:{port}", 0, size, timeout=limit))
+        # The names in the store are those of SGLang's init_custom_process_group.
         self.group, _ = _new_process_group_helper(
             size, 0, [], dist.Backend(backend), dist.PrefixStore(self.name, store), group_name=self.name,
-            backend_options=None, timeout=limit,
+            backend_options=None, timeout=timedelta(seconds=SECONDS),
         )  # fmt: skip
         _world.pg_group_ranks[self.group] = {rank: rank for rank in range(size)}
         for one in joining:
@@ -93,12 +90,6 @@ class SglangGroup:
             work.wait()
         for one in asked:
             one.result()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
 
 
 def workers_of(server: str) -> int:

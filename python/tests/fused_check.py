@@ -29,6 +29,23 @@ def gate() -> None:
             close(one.grad, other.grad)
 
 
+def rotation() -> None:
+    """Against transformers' own formula in float64, with heads and sizes that are no powers of two, and another cos per half."""
+    from transformers.models.qwen2.modeling_qwen2 import apply_rotary_pos_emb
+
+    torch.manual_seed(3)
+    for tokens, heads, size in ((5, 3, 12), (4, 12, 128)):
+        x, cos, sin, by = (torch.randn(1, one, tokens, size, dtype=torch.float64) for one in (heads, 1, 1, heads))
+        exact = x.clone().requires_grad_()
+        expected, _ = apply_rotary_pos_emb(exact, exact, cos[:, 0], sin[:, 0])
+        expected.backward(by)
+        found = x.float().requires_grad_()
+        out = kernels.Rotation.apply(found[0].transpose(0, 1), cos[0, 0].float(), sin[0, 0].float()).transpose(0, 1)
+        out.backward(by[0].float())
+        close(out, expected[0])
+        close(found.grad, exact.grad)
+
+
 def head() -> None:
     """Outputs and gradients against autograd in float64; the vocabulary spans several blocks and does not fill the last."""
     torch.manual_seed(2)
@@ -65,7 +82,7 @@ def model() -> None:
         golden = read_golden(name)
         trainer = opened(golden, name, group, fused=True)
         layers = trainer.config.num_hidden_layers
-        assert fuse(trainer.scorer.causal) >= 3 * layers + 1, name
+        assert fuse(trainer.scorer.causal) >= 4 * layers + 1, name
         number, outputs = trainer.forward(golden.rows, golden.temperature, list(golden.outputs), go_on)
         for output, expected in golden.outputs.items():
             assert relative_error(outputs[output], expected) < 1e-5, output
@@ -85,14 +102,14 @@ def compiles() -> None:
     kinds = {
         kernels.gate_forward: [bf16] * 3 + ["i32"],
         kernels.gate_backward: [bf16] * 5 + ["i32"],
+        kernels.rotate_heads: [bf16] * 4 + ["i32"] * 2,
         kernels.row_outputs: [f32, ids, *[f32] * 4, "i32", "fp32"],
         kernels.row_gradients: [f32, ids, bf16, *[f32] * 6, "i32", "fp32"],
     }
     for kernel, types in kinds.items():
         for spread in (True, False):
-            constants = {"BLOCK": kernels.BLOCK}
-            if "SPREAD" in kernel.arg_names:
-                constants["SPREAD"] = spread
+            sizes = {"BLOCK": kernels.BLOCK, "SPREAD": spread, "BACK": spread, "HEADS": 16, "HALF": 64}
+            constants = {name: size for name, size in sizes.items() if name in kernel.arg_names}
             plain = [name for name in kernel.arg_names if name not in constants]
             signature = {**dict(zip(plain, types, strict=True)), **{name: "constexpr" for name in constants}}
             at = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
@@ -107,4 +124,4 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     assert error < 1e-5, error
 
 
-{"gate": gate, "head": head, "model": model, "compiles": compiles}[sys.argv[1]]()
+{"gate": gate, "rotation": rotation, "head": head, "model": model, "compiles": compiles}[sys.argv[1]]()

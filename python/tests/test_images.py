@@ -17,7 +17,7 @@ from rollcall_torch.adam import AdamOptions
 from rollcall_torch.errors import ConfigError, TrainerError
 from rollcall_torch.experts import as_stored
 from rollcall_torch.group import Group
-from rollcall_torch.model import ModelOptions
+from rollcall_torch.model import ModelOptions, reshard
 from rollcall_torch.rows import Image, Picture, Row
 from rollcall_torch.trainer import Trainer
 from rollcall_torch.weights import full, named_parameters

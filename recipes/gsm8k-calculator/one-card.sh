@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All that this recipe shows on one card, what tells most first: seed 1, where the time of an update goes, the comparison with
-# TRL, the control without the tool, seed 2. A stage that has ended is not done again, and none is begun that cannot end in
-# time: after an interruption, start the script again.
+# TRL, 10,000 trajectories open at once, the control without the tool, seed 2. A stage that has ended is not done again, and none
+# is begun that cannot end in time: after an interruption, start the script again.
 #
 #   MODEL=models/mended GSM8K=data/gsm8k OUT=runs/one-card MINUTES=26 bash recipes/gsm8k-calculator/one-card.sh
 #
@@ -10,7 +10,7 @@
 # TRL_PYTHON    Python with trl, accelerate, datasets and vllm; without it TRL's side is left out
 # FLAGS         more for `prove gsm8k-calculator`, such as `--own-words 4096 --learning-rate 5e-6`
 # SEED_MINUTES  of a seed until GRPO ends and is measured (17)
-# STAGES        some of: seed-1 profile ours trl control seed-2
+# STAGES        some of: seed-1 profile ours open trl control seed-2
 # TOY=1         everything in minutes on a CPU with a small MODEL: `rollcall serve` instead of vLLM, a few problems
 set -u
 : "${MODEL:?a model folder, after rollcall model mend}" "${GSM8K:?the folder with train.jsonl and test.jsonl}"
@@ -19,7 +19,7 @@ MINUTES=${MINUTES:-26}
 VLLM=${VLLM:-vllm}
 PYTHON=${PYTHON:-python3}
 TRL_PYTHON=${TRL_PYTHON:-}
-STAGES=${STAGES:-seed-1 profile ours trl control seed-2}
+STAGES=${STAGES:-seed-1 profile ours open trl control seed-2}
 TOY=${TOY:-}
 read -ra flags <<< "${FLAGS:-}"
 export GSM8K
@@ -86,7 +86,7 @@ stage() {
 
 run=(node --import ./bin/register.js scripts/run.ts) # npm run, where there is no npm
 engine=(--url "$urls")
-size=(--unseeded --recompute 0 --push)
+size=(--unseeded --recompute 0 --push --fused)
 trl_size=(--steps 8)
 shape=(--shape 1.5B --recompute 0)
 if [ "$TOY" ]; then
@@ -125,9 +125,10 @@ if [[ " $STAGES " == *" profile "* ]]; then
   bench_update update --profile
   [ "$TOY" ] || bench_update update-fused --fused --profile
 fi
-needs_servers ours 60 && start_servers
+{ needs_servers ours 60 || needs_servers open 60; } && start_servers
 stage ours 60 "${run[@]}" bench trl --side ours --model "$MODEL" "${engine[@]}" "${trl_size[@]}" --runs "$OUT/trl" \
-  $([ "$TOY" ] || echo --unseeded --push)
+  $([ "$TOY" ] || echo --unseeded --push --fused)
+[ "$TOY" ] || stage open 60 "${run[@]}" bench open-trajectories --url http://127.0.0.1:8100 --model "$MODEL" --minutes 2
 if [ "$TRL_PYTHON" ]; then
   stop_servers # TRL needs the card whole
   stage trl 150 "${run[@]}" bench trl --side trl --model "$MODEL" --python "$TRL_PYTHON" "${trl_size[@]}" --runs "$OUT/trl" \
