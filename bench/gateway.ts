@@ -129,8 +129,8 @@ const against = (name: string) =>
 const { p99AddedMs, bytesPerTrajectory } = (results['rollcall'] ?? {}) as Record<string, number>;
 conclude(
   [
-    atLeast('turns a second of processor time against asyncio with json', against('json'), 3),
-    atMost('p99 of the time that a turn takes beyond its server, in ms', p99AddedMs, 100),
+    atLeast('turns a second of processor time against asyncio with json', against('json'), 4.5),
+    atMost('p99 of the time that a turn takes beyond its server, in ms', p99AddedMs, 50),
     atMost('bytes of a trajectory beyond ids and log-probs', bytesPerTrajectory, 60_000),
   ],
   {

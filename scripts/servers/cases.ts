@@ -74,7 +74,7 @@ export function servingCases(
   list.add('an aborted reply keeps what was sampled, streamed or not', async (server) => {
     const abortAfter = async (ms: number, more: Partial<GenerateRequest>) => {
       const stop = new AbortController();
-      const running = ask(server, { maxTokens: 400 }, { ...more, signal: stop.signal });
+      const running = ask(server, { maxTokens: 400, seed: ms }, { ...more, signal: stop.signal });
       await wait(ms);
       stop.abort(new Error('enough'));
       const { ids, logprobs, finish } = await running;
@@ -82,8 +82,8 @@ export function servingCases(
       return finish === 'abort' && ids.length > 0;
     };
     for (const more of [{}, { onTokens: () => {} }]) {
-      let isKept = false; // in one of these moments a reply is in progress, on a fast server and on a slow one
-      for (const ms of [100, 200, 400, 800, 1500, 3000]) isKept ||= await abortAfter(ms, more);
+      let isKept = false; // in one of these moments a reply is in progress, on a fast server and on a slow one, short or long
+      for (const ms of [20, 40, 70, 100, 200, 400, 800, 1500, 3000]) isKept ||= await abortAfter(ms, more);
       assert.ok(isKept, 'no aborted reply had tokens');
     }
   });
