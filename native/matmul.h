@@ -1,6 +1,7 @@
 // Matrix products on packed weights. A panel holds TILE_WIDTH output columns: [depth][TILE_WIDTH], zero-padded.
-// In bfloat16 a panel is the same with half the bytes; a block of it is widened in the thread's scratch before use, or
-// as it is loaded where rows are few.
+// In bfloat16 a panel has half the bytes, inputs are rounded too, and sums are float32. With PAIRS a panel holds pairs of
+// depths, [depth / 2][TILE_WIDTH][2], and is read like floats of half the depth; without, a block of it is widened in the
+// thread's scratch before use, or as it is loaded where rows are few.
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
@@ -9,8 +10,26 @@ enum { DEPTH_BLOCK = 256, LINE = 16, AHEAD_HALVES = 2048, AHEAD_FLOATS = 2048 };
 // Constants, for arrays whose used part the always-inlined tiles keep in registers.
 enum { MOST_ROWS = TILE_ROWS, MOST_VECTORS = 4 * TILE_VECTORS, MOST_PANELS = 4 };
 
+INLINE vec add_product(const int HALF, vec sum, vec factor, vec row) {
+#if PAIRS
+  if (HALF) return add_pairs(sum, factor, row);
+#endif
+  (void)HALF;
+  return sum + factor * row;
+}
+INLINE vec load_weights(const int HALF, const float *b, int64_t at) {
+  return HALF && !PAIRS ? load_widened((const uint16_t *)b + at) : load(b + at);
+}
+/* Weights are read before the hardware has seen enough of the stream to fetch it. Once for each cache line. */
+INLINE void fetch_ahead(const int HALF, const float *b, int64_t at, const int v) {
+  if (HALF && !PAIRS) {
+    if (v * LANES % (2 * LINE) == 0) __builtin_prefetch((const uint16_t *)b + at + AHEAD_HALVES, 0, 2);
+  } else if (v * LANES % LINE == 0) __builtin_prefetch(b + at + AHEAD_FLOATS, 0, 2);
+}
+
 // One tile: c[ROWS][VECTORS] (+)= a[ROWS][depth] · b[depth][VECTORS]. a(i, p) is a[i * rowStep + p * depthStep].
-// HALF: b holds bfloat16, which is widened as it is loaded. FETCHED: b comes from memory, and is fetched ahead.
+// HALF: a and b hold pairs of bfloat16; without PAIRS, a holds floats and b single ones, widened as they are loaded.
+// FETCHED: b comes from memory, and is fetched ahead.
 INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep,
                     int64_t depthStep, const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
   vec sum[MOST_ROWS][MOST_VECTORS];
@@ -24,13 +43,12 @@ INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int
     vec row[MOST_VECTORS];
     UNROLL for (int v = 0; v < VECTORS; v++) {
       int64_t at = p * bStep + v * LANES;
-      if (FETCHED && v * LANES % (HALF ? 2 * LINE : LINE) == 0)
-        __builtin_prefetch(HALF ? (const void *)((const uint16_t *)b + at + AHEAD_HALVES) : b + at + AHEAD_FLOATS, 0, 2);
-      row[v] = HALF ? load_widened((const uint16_t *)b + at) : load(b + at);
+      if (FETCHED) fetch_ahead(HALF, b, at, v);
+      row[v] = load_weights(HALF, b, at);
     }
     UNROLL for (int i = 0; i < ROWS; i++) {
       vec factor = splat(a[i * rowStep + p * depthStep]);
-      UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] += factor * row[v];
+      UNROLL for (int v = 0; v < VECTORS; v++) sum[i][v] = add_product(HALF, sum[i][v], factor, row[v]);
     }
   }
   UNROLL for (int i = 0; i < ROWS; i++) {
@@ -44,7 +62,6 @@ INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *
 }
 
 // The same for few rows over several panels at once: enough independent chains to hide the latency of one.
-// HALF: panels hold bfloat16, which is widened as it is loaded, since each number is used only once or a few times.
 INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, const int HALF, int64_t depth,
                       const float *a, int64_t rowStep, const float *const *b, int64_t bStep, float *c, int64_t cStep,
                       int fresh) {
@@ -61,10 +78,9 @@ INLINE void wide_tile(const int ROWS, const int PANELS, const int VECTORS, const
     UNROLL for (int v = 0; v < PANELS * VECTORS; v++) {
       const float *from = panel[v / VECTORS];
       int64_t at = p * bStep + (v % VECTORS) * LANES;
-      // Half the bytes are read before the hardware has seen enough of the stream to fetch it.
-      if (HALF && v * LANES % (2 * LINE) == 0) __builtin_prefetch((const uint16_t *)from + at + AHEAD_HALVES, 0, 2);
-      vec row = HALF ? load_widened((const uint16_t *)from + at) : load(from + at);
-      UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i] * row;
+      if (HALF) fetch_ahead(HALF, from, at, v);
+      vec row = load_weights(HALF, from, at);
+      UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] = add_product(HALF, sum[i][v], factor[i], row);
     }
   }
   UNROLL for (int i = 0; i < ROWS; i++) {
@@ -106,8 +122,8 @@ typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const
                             int64_t cStep, int fresh) {                                                               \
     tile(N, TILE_VECTORS, depth, a, 1, step, b, bStep, c, cStep, fresh);                                              \
   }                                                                                                                   \
-  static void half_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,   \
-                              int64_t cStep, int fresh) {                                                             \
+  static void half_first_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep,       \
+                                    float *c, int64_t cStep, int fresh) {                                             \
     tile_of(1, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
   }                                                                                                                   \
   static void first_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
@@ -115,6 +131,14 @@ typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const
     tile_of(0, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
   }
 EACH_ROW_COUNT(DEFINE_TILES)
+#if PAIRS
+#define DEFINE_PAIR_TILES(N)                                                                                          \
+  static void pairs_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
+                               int64_t cStep, int fresh) {                                                            \
+    tile_of(1, 0, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+  }
+EACH_ROW_COUNT(DEFINE_PAIR_TILES)
+#endif
 #if PANEL_VECTORS != TILE_VECTORS
 #define DEFINE_PANEL_TILES(N)                                                                                         \
   static void panel_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
@@ -145,11 +169,17 @@ static const WideFunction wideTiles[2][4] = {{0, wide_1, wide_2, wide_3}, {0, ha
 
 #define ENTRY_BY_ROW(N) by_row_##N,
 #define ENTRY_BY_COLUMN(N) by_column_##N,
-#define ENTRY_HALF_BY_ROW(N) half_by_row_##N,
 #define ENTRY_FIRST_BY_ROW(N) first_by_row_##N,
+#define ENTRY_HALF_FIRST_BY_ROW(N) half_first_by_row_##N,
 static const TileFunction byRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_BY_ROW)};
-static const TileFunction halfByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_HALF_BY_ROW)};
-static const TileFunction firstByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_FIRST_BY_ROW)};
+static const TileFunction firstByRow[2][TILE_ROWS + 1] = {{0, EACH_ROW_COUNT(ENTRY_FIRST_BY_ROW)},
+                                                          {0, EACH_ROW_COUNT(ENTRY_HALF_FIRST_BY_ROW)}};
+#if PAIRS
+#define ENTRY_PAIRS_BY_ROW(N) pairs_by_row_##N,
+static const TileFunction pairsByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_PAIRS_BY_ROW)};
+#else
+#define pairsByRow byRow
+#endif
 static const TileFunction byColumn[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_BY_COLUMN)};
 #if PANEL_VECTORS != TILE_VECTORS
 #define ENTRY_PANEL_BY_ROW(N) panel_by_row_##N,
@@ -175,6 +205,10 @@ static void edge_tile(TileFunction function, int64_t rows, int64_t columns, int6
 INLINE int64_t packed_floats(int64_t n, int64_t k) {
   return times(times(divide_up(n, TILE_WIDTH), TILE_WIDTH), k);
 }
+INLINE int64_t packed_halves(int64_t n, int64_t k) { return packed_floats(n, PAIRS ? round_up(k, 2) : k); }
+INLINE int64_t packed_bytes(int64_t n, int64_t k, int half) {
+  return half ? times(2, packed_halves(n, k)) : times(4, packed_floats(n, k));
+}
 
 INLINE uint16_t narrow_bf16(uint32_t bits) {
   if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
@@ -185,11 +219,15 @@ INLINE uint32_t bits_of(float value) {
   return u.bits;
 }
 
+static void *take_packed(Call *call, int64_t n, int64_t k, int half) {
+  return half && !PAIRS ? take_bytes(call, packed_halves(n, k), 2) : take_bytes(call, packed_bytes(n, k, half) / 4, 4);
+}
+
 static int32_t op_packedBytes(Call *call) {
   int64_t n = take_size(call), k = take_size(call);
   int half = take_flag(call);
   if (call->error) return call->error;
-  call->context->arguments[DETAILS] = (double)most(64, times(half ? 2 : 4, packed_floats(n, k)));
+  call->context->arguments[DETAILS] = (double)most(64, packed_bytes(n, k, half));
   return 0;
 }
 
@@ -200,23 +238,26 @@ typedef struct {
   int transposed, half;
 } PackJob;
 
-INLINE void put_packed(void *packed, int half, int64_t at, float value) {
-  if (half) ((uint16_t *)packed)[at] = narrow_bf16(bits_of(value));
-  else ((float *)packed)[at] = value;
+/* Column `column` of depth `p` of the panel that begins at element `panel`. */
+INLINE void put_packed(void *packed, int half, int64_t panel, int64_t p, int64_t column, float value) {
+  if (!half) ((float *)packed)[panel + p * TILE_WIDTH + column] = value;
+  else if (!PAIRS) ((uint16_t *)packed)[panel + p * TILE_WIDTH + column] = narrow_bf16(bits_of(value));
+  else ((uint16_t *)packed)[panel + (p / 2 * TILE_WIDTH + column) * 2 + p % 2] = narrow_bf16(bits_of(value));
 }
 
 INLINE void pack_panels(PackJob *job, int64_t chunk, const int half) {
   int64_t outputs = job->transposed ? job->k : job->n, depth = job->transposed ? job->n : job->k;
   int64_t panels = divide_up(outputs, TILE_WIDTH);
   for (int64_t panel = chunk * job->step; panel < least(panels, (chunk + 1) * job->step); panel++) {
-    int64_t to = panel * depth * TILE_WIDTH;
+    int64_t whole = half && PAIRS ? round_up(depth, 2) : depth, to = panel * whole * TILE_WIDTH;
     int64_t first = panel * TILE_WIDTH, width = least(TILE_WIDTH, outputs - first);
+    for (int64_t j = 0; j < TILE_WIDTH && whole > depth; j++) put_packed(job->packed, half, to, depth, j, 0);
     if (job->transposed) {
       for (int64_t p = 0; p < depth; p++) {
         const float *from = job->weight + p * job->stride + first;
         int64_t j = 0;
-        for (; j < width; j++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, from[j]);
-        for (; j < TILE_WIDTH; j++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, 0);
+        for (; j < width; j++) put_packed(job->packed, half, to, p, j, from[j]);
+        for (; j < TILE_WIDTH; j++) put_packed(job->packed, half, to, p, j, 0);
       }
       continue;
     }
@@ -224,10 +265,10 @@ INLINE void pack_panels(PackJob *job, int64_t chunk, const int half) {
       int64_t end = least(depth, block + 16);
       for (int64_t j = 0; j < width; j++) {
         const float *from = job->weight + (first + j) * job->stride;
-        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, from[p]);
+        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to, p, j, from[p]);
       }
       for (int64_t j = width; j < TILE_WIDTH; j++)
-        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to + p * TILE_WIDTH + j, 0);
+        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to, p, j, 0);
     }
   }
 }
@@ -248,7 +289,7 @@ static int32_t op_pack(Call *call) {
   job.half = take_flag(call);
   int64_t outputs = job.transposed ? job.k : job.n, depth = job.transposed ? job.n : job.k;
   job.weight = take_floats(call, span(job.n, job.stride, job.k));
-  job.packed = take_bytes(call, packed_floats(outputs, depth), job.half ? 2 : 4);
+  job.packed = take_packed(call, outputs, depth, job.half);
   if (call->error || !outputs || !depth) return call->error;
   job.step = chunk_items(depth * TILE_WIDTH, 1 << 15);
   parallel(call->context, divide_up(divide_up(outputs, TILE_WIDTH), job.step), pack_chunk, &job);
@@ -260,14 +301,61 @@ typedef struct {
   const float *x, *bias;
   const void *packed;
   float *y;
-  int64_t m, n, k, xStride, yStride, rowStep, panelStep, panelChunks;
+  int64_t m, n, k, xStride, yStride, rowStep, panelStep, panelChunks; // k: depth in floats, or in pairs
   int accumulate, half;
 } MatmulJob;
 
-/* `depth` rows of a panel from `begin` on, as floats: in place, or widened into `room`. */
+typedef struct {
+  const float *x;
+  float *rounded; // [m][depth of a MatmulJob]
+  int64_t m, k, xStride, stride, step;
+} RoundJob;
+
+/* Inputs rounded to bfloat16: in pairs, or as floats where weights are widened to floats. */
+INLINE vec rounded_inputs(const float *x, int64_t left) {
+#if PAIRS && LANES == 16
+  vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
+  return (vec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+#elif PAIRS
+  words pairs;
+  UNROLL for (int lane = 0; lane < LANES; lane++)
+    pairs[lane] = (2 * lane < left ? narrow_bf16(bits_of(x[2 * lane])) : 0) |
+                  (uint32_t)(2 * lane + 1 < left ? narrow_bf16(bits_of(x[2 * lane + 1])) : 0) << 16;
+  return (vec)pairs;
+#else
+  vec value = load_some(x, left, 0);
+  words bits = (words)value;
+  return choose(value == value, (vec)((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u), value);
+#endif
+}
+
+static void round_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  const RoundJob *job = data;
+  for (int64_t i = chunk * job->step; i < least(job->m, (chunk + 1) * job->step); i++)
+    for (int64_t at = 0; at < job->stride; at += LANES) {
+      const int64_t done = PAIRS ? 2 * at : at;
+      store_some(job->rounded + i * job->stride + at, rounded_inputs(job->x + i * job->xStride + done, job->k - done),
+                 job->stride - at);
+    }
+}
+
+/* The job with its inputs rounded to bfloat16, in the workspace. */
+static int32_t round_matmul(MatmulJob *job) {
+  const int64_t depth = PAIRS ? divide_up(job->k, 2) : job->k;
+  uint8_t *room = workspace(job->context, times(4, times(job->m, depth)));
+  if (!room) return WORKSPACE;
+  RoundJob round = {job->x, (float *)room, job->m, job->k, job->xStride, depth, chunk_items(most(1, job->k), 1 << 15)};
+  parallel(job->context, divide_up(job->m, round.step), round_chunk, &round);
+  job->x = round.rounded;
+  job->k = job->xStride = depth;
+  return 0;
+}
+
+/* `depth` rows of a panel from `begin` on: in place, or widened into `room`. */
 INLINE const float *panel_block(const MatmulJob *job, int64_t panel, int64_t begin, int64_t depth, float *room) {
   int64_t at = (panel * job->k + begin) * TILE_WIDTH;
-  if (!job->half) return (const float *)job->packed + at;
+  if (!job->half || PAIRS) return (const float *)job->packed + at;
   const uint16_t *from = (const uint16_t *)job->packed + at;
   for (int64_t i = 0; i < depth * TILE_WIDTH; i += LANES) store(room + i, load_widened(from + i));
   return room;
@@ -302,7 +390,9 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
       else
         for (int64_t j = column; j < columnEnd; j++) y[j] = job->bias[j];
     }
-  const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1, bytes = job->half ? 2 : 4;
+  const int widened = job->half && !PAIRS;
+  const TileFunction *const tiles = job->half ? pairsByRow : byRow;
+  const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1, bytes = widened ? 2 : 4;
   int64_t begin = 0;
   do {
     int64_t depth = least(DEPTH_BLOCK, k - begin);
@@ -317,26 +407,26 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
         continue;
       }
       int64_t width = least(TILE_WIDTH, n - panel * TILE_WIDTH);
-      if (job->half && rows <= TILE_ROWS && width == TILE_WIDTH) { // each number is used once: no room is needed
+      if (widened && rows <= TILE_ROWS && width == TILE_WIDTH) { // each number is used once: no room is needed
         const uint16_t *b = (const uint16_t *)job->packed + (panel * k + begin) * TILE_WIDTH;
-        halfByRow[rows](depth, job->x + row * job->xStride + begin, job->xStride, (const void *)b, TILE_WIDTH,
-                        job->y + row * job->yStride + panel * TILE_WIDTH, job->yStride, fresh);
+        firstByRow[1][rows](depth, job->x + row * job->xStride + begin, job->xStride, (const void *)b, TILE_WIDTH,
+                            job->y + row * job->yStride + panel * TILE_WIDTH, job->yStride, fresh);
         panel++;
         continue;
       }
       const float *b = panel_block(job, panel, begin, depth, room);
       const uint8_t *next = (const uint8_t *)job->packed + bytes * ((panel + 1) * k + begin) * TILE_WIDTH;
-      const int64_t nextBytes = job->half && panel + 1 < last ? bytes * depth * TILE_WIDTH : 0;
+      const int64_t nextBytes = widened && panel + 1 < last ? bytes * depth * TILE_WIDTH : 0;
       for (int64_t i = row; i < rowEnd;) {
         int64_t count = next_rows(i, rowEnd);
         fetch_lines(next, nextBytes, i - row, i - row + count, rows);
         const float *x = job->x + i * job->xStride + begin;
         float *y = job->y + i * job->yStride + panel * TILE_WIDTH;
         if (width == TILE_WIDTH)
-          (i == row && !job->half ? firstByRow : byRow)[count](depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride,
-                                                               fresh);
+          (i == row && !widened ? firstByRow[job->half] : tiles)[count](depth, x, job->xStride, b, TILE_WIDTH, y,
+                                                                        job->yStride, fresh);
         else
-          edge_tile(byRow[count], count, width, TILE_WIDTH, depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride,
+          edge_tile(tiles[count], count, width, TILE_WIDTH, depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride,
                     fresh);
         i += count;
       }
@@ -357,10 +447,11 @@ static int32_t op_matmul(Call *call) {
   job.accumulate = take_flag(call);
   job.half = take_flag(call);
   job.x = take_floats(call, span(job.m, job.xStride, job.k));
-  job.packed = take_bytes(call, packed_floats(job.n, job.k), job.half ? 2 : 4);
+  job.packed = take_packed(call, job.n, job.k, job.half);
   job.y = take_floats(call, span(job.m, job.yStride, job.n));
   job.bias = take_optional(call, job.n);
   if (call->error || !job.m || !job.n) return call->error;
+  if (job.half && job.k && (call->error = round_matmul(&job))) return call->error;
   int64_t panels = divide_up(job.n, TILE_WIDTH), threads = call->context->threads;
   // Few rows: share out the panels. Many: blocks of rows, which stay in the second-level cache, by panels.
   job.rowStep = least(job.m, 16 * TILE_ROWS);

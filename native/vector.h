@@ -9,6 +9,8 @@
 #include <immintrin.h>
 #elif defined(__wasm_simd128__)
 #include <wasm_simd128.h>
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#include <arm_neon.h>
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
@@ -51,6 +53,18 @@ INLINE vec load_widened(const uint16_t *from) {
   return (vec)(__builtin_convertvector(*(const halves *)from, words) << 16);
 }
 INLINE vec splat(float value) { return value - (vec){0}; }
+// Where the machine multiplies bfloat16, a lane is a pair of such numbers of neighbouring depths, and both products are added.
+#if defined(__AVX512BF16__)
+#define PAIRS 1
+INLINE vec add_pairs(vec sum, vec a, vec b) { return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b); }
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define PAIRS 1
+INLINE vec add_pairs(vec sum, vec a, vec b) {
+  return (vec)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)a, (bfloat16x8_t)b);
+}
+#else
+#define PAIRS 0
+#endif
 
 // Short vectors: lanes at and past `count` read as `other`, and are not written.
 INLINE vec load_part(const float *from, int64_t count, float other) {
@@ -98,14 +112,14 @@ INLINE void transpose_16(const float *from, int64_t stride, float *to) {
     a[i] = _mm512_unpacklo_ps(even, odd);
     a[i + 1] = _mm512_unpackhi_ps(even, odd);
   }
-#define PAIRS(HALF, X, Y) _mm512_castpd_ps(_mm512_unpack##HALF##_pd(_mm512_castps_pd(X), _mm512_castps_pd(Y)))
+#define DOUBLES(HALF, X, Y) _mm512_castpd_ps(_mm512_unpack##HALF##_pd(_mm512_castps_pd(X), _mm512_castps_pd(Y)))
   UNROLL for (int i = 0; i < 16; i += 4) { // b[i + c]: rows i.. of the columns c, 4 + c, 8 + c, 12 + c
-    b[i] = PAIRS(lo, a[i], a[i + 2]);
-    b[i + 1] = PAIRS(hi, a[i], a[i + 2]);
-    b[i + 2] = PAIRS(lo, a[i + 1], a[i + 3]);
-    b[i + 3] = PAIRS(hi, a[i + 1], a[i + 3]);
+    b[i] = DOUBLES(lo, a[i], a[i + 2]);
+    b[i + 1] = DOUBLES(hi, a[i], a[i + 2]);
+    b[i + 2] = DOUBLES(lo, a[i + 1], a[i + 3]);
+    b[i + 3] = DOUBLES(hi, a[i + 1], a[i + 3]);
   }
-#undef PAIRS
+#undef DOUBLES
   UNROLL for (int i = 0; i < 16; i += 8) {
     UNROLL for (int c = 0; c < 4; c++) {
       a[i + c] = _mm512_shuffle_f32x4(b[i + c], b[i + c + 4], 0x88);

@@ -1,4 +1,4 @@
-/** How weights that are not trained are held; products and sums are float32 either way. */
+/** How weights that are not trained are held. With bfloat16, what they are multiplied by is rounded too; sums are float32. */
 export type HeldAs = 'float32' | 'bfloat16';
 
 /** How a server holds linear layers: with `int8`, products are of whole numbers, and no trainer computes so. */
@@ -6,7 +6,7 @@ export type ServedAs = HeldAs | 'int8';
 
 /** Trainer and servers of the embedded engine compute with the same kernels, from weights that were rounded alike. */
 export const arithmeticOf = (weights: ServedAs = 'float32') =>
-  ({ float32: 'rollcall f32', bfloat16: 'rollcall f32, weights in bf16', int8: 'rollcall int8' })[weights];
+  ({ float32: 'rollcall f32', bfloat16: 'rollcall bf16', int8: 'rollcall int8' })[weights];
 
 /** How weights are held in an arithmetic of this engine. */
 export const heldIn = (arithmetic: string | undefined): HeldAs =>

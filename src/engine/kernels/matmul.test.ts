@@ -125,7 +125,7 @@ await onEveryBuild((kernels, tensors) => {
     }
   });
 
-  test('packed in bfloat16, the product is that of the rounded weights, bit by bit', () => {
+  test('packed in bfloat16, the product is that of rounded weights and rounded inputs, whatever the rows beside them', () => {
     const rounded = (value: number) => {
       const bits = new Uint32Array(Float32Array.of(value).buffer);
       const low = bits[0]! & 0xffff;
@@ -141,8 +141,9 @@ await onEveryBuild((kernels, tensors) => {
     for (const [n, k] of [
       [1, 1],
       [5, 3],
-      [151, 128],
+      [151, 129],
       [352, 300],
+      [64, 1100],
     ] as const) {
       for (const transposed of [false, true]) {
         const [outputs, depths] = transposed ? [k, n] : [n, k];
@@ -150,15 +151,32 @@ await onEveryBuild((kernels, tensors) => {
         w[0] = 1 + 2 ** -8;
         const packed = tensors.bytes(kernels.packedBytes(outputs, depths, true));
         kernels.pack({ weight: tensors.floats(w), n, k, packed, transposed, half: true });
-        const whole = tensors.bytes(kernels.packedBytes(outputs, depths));
-        kernels.pack({ weight: tensors.floats(w.map(rounded)), n, k, packed: whole, transposed });
-        for (const m of [1, 2, 3, 4, 40]) {
-          const call = { x: tensors.floats(randomFloats(m * depths, 15)), m, n: outputs, k: depths };
-          const [y, expected] = [tensors.blank(m * outputs), tensors.blank(m * outputs)];
-          kernels.matmul({ ...call, packed, y, half: true });
-          kernels.matmul({ ...call, packed: whole, y: expected });
-          expect(tensors.bits(y, m * outputs).equals(tensors.bits(expected, m * outputs))).toBe(true);
+        const weights = (transposed ? transpose(w, n, k) : w).map(rounded);
+        const [m, gap] = [40, 3];
+        const x = randomFloats(m * depths, 15);
+        x[0] = -1 - 2 ** -8;
+        const apart = Array.from({ length: m * (depths + gap) }, (_, at) => {
+          const [i, p] = [Math.floor(at / (depths + gap)), at % (depths + gap)];
+          return p < depths ? x[i * depths + p]! : Number.NaN;
+        });
+        const call = { packed, n: outputs, k: depths, xStride: depths + gap, half: true };
+        const [all, together] = [tensors.floats(apart), tensors.blank(m * outputs)];
+        kernels.matmul({ ...call, x: all, y: together, m });
+        expectClose(
+          tensors.read(together, m * outputs),
+          product(x.map(rounded), weights, m, outputs, depths),
+        );
+        for (const rows of [1, 2, 3, 7]) {
+          const part = tensors.blank(rows * outputs);
+          for (let first = 0; first + rows <= m; first += rows) {
+            kernels.matmul({ ...call, x: all + 4 * first * (depths + gap), y: part, m: rows });
+            const bits = tensors.bits(together + 4 * first * outputs, rows * outputs);
+            expect(tensors.bits(part, rows * outputs).equals(bits)).toBe(true);
+          }
         }
+        kernels.f32(all + 4 * (m - 1) * (depths + gap), depths)[depths - 1] = Number.NaN;
+        kernels.matmul({ ...call, x: all, y: together, m });
+        expect(tensors.read(together, m * outputs).findIndex(Number.isNaN)).toBe((m - 1) * outputs);
         tensors.free();
       }
     }
