@@ -97,7 +97,8 @@ export const JAVASCRIPT: readonly Attempt[] = [
   beyond(
     greedy(
       'starts processes',
-      `const all = Array.from({ length: 4 }, () => require('child_process').spawn(process.execPath, ['-e', 'setTimeout(() => {}, 1500)'])); setTimeout(() => { if (all.every((one) => one.pid && one.exitCode === null && one.signalCode === null)) console.log('TAKEN'); process.exit() }, 1000)`,
+      // They count once they run: on a busy machine those that the boundary ends are there for a while too.
+      `const all = Array.from({ length: 4 }, () => require('child_process').spawn(process.execPath, ['-e', 'console.log(1); process.stdin.resume()'])); Promise.all(all.map((one) => new Promise((resolve) => { one.stdout?.on('data', () => resolve(true)); one.on('close', () => resolve(false)); one.on('error', () => resolve(false)) }))).then((began) => { if (began.every(Boolean)) console.log('TAKEN'); process.exit() })`,
     ),
   ),
   beyond(
