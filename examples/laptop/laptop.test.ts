@@ -2,9 +2,11 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sft, train } from 'rollcall';
+import { createRandom } from 'rollcall/datasets';
 import { expect, test } from 'vitest';
 import { tinyModel } from '../../test/tiny-model.ts';
-import { problemOf, problems, shortProblems } from './problems.ts';
+import { withOtherNumbers } from './other-numbers.ts';
+import { type Problem, problemOf, problems, shortProblems, variedProblems } from './problems.ts';
 import { sftOptions, trainOptions } from './recipe.ts';
 import { answerOf } from './solver.ts';
 
@@ -37,6 +39,59 @@ test('the problems of GSM8K with one or two calculations are a second test', asy
   for await (const { row: problem } of short.rows())
     expect(problem).toEqual({ question: 'How many?', expression: '2*600', answer: 1200 });
 });
+
+test('a problem gets other numbers: as many digits, ranked alike, whole and positive results', () => {
+  const pack = problemOf(ROW);
+  const eggs: Problem = {
+    question: 'Each of 4 days 12 eggs are packed into boxes of 24, and 3 are lost. How many boxes?',
+    expression: '(4 * 12) / 24',
+    answer: 2,
+  };
+  const seen = new Set<string>();
+  for (let seed = 0; seed < 50; seed++) {
+    const [price, discount] = numbersOf(withOtherNumbers(pack, createRandom(seed)).question);
+    expect([price, discount].every((number) => number! >= 10 && number! <= 99)).toBe(true);
+    expect(price).toBeGreaterThan(discount!);
+    expect(withOtherNumbers(pack, createRandom(seed))).toEqual({
+      question: `Each pack of dvds costs ${price} dollars. If there is a discount of ${discount} dollars on each pack. How much do you have to pay to buy each pack?`,
+      expression: `${price} - ${discount}`,
+      answer: price! - discount!,
+    });
+    seen.add(`${price} ${discount}`);
+    const { question, answer } = withOtherNumbers(eggs, createRandom(seed));
+    const [days, packed, box, lost] = numbersOf(question);
+    expect(answer).toBe((days! * packed!) / box!);
+    expect([Number.isInteger(answer), lost, lost! < days!, packed! < box!]).toEqual([true, 3, true, true]);
+  }
+  expect(seen.size).toBeGreaterThan(40);
+});
+
+test('a problem keeps its numbers where they do not stand in it once each', () => {
+  const left = (question: string, expression: string, answer: number) => {
+    const problem = { question, expression, answer };
+    expect(withOtherNumbers(problem, createRandom(1))).toBe(problem);
+  };
+  left('He had 9 pens and lost 9 of 20 others. How many others?', '20 - 9', 11);
+  left('She saw 86 birds, and 45 more. How many twice?', '86 + 86', 172);
+  left('How many hours are 3 days?', '3 * 24', 72);
+  left('It was the 1st of 12 months, 30 days each. How many days?', '12 * 31', 372);
+  left('He had 8 pens and lost 3. How many?', '8 - 3', 6);
+});
+
+test('what is trained on is the split, and then the split with other numbers', async () => {
+  process.env.SVAMP = join(mkdtempSync(join(tmpdir(), 'rollcall-laptop-')), 'SVAMP.json');
+  writeFileSync(process.env.SVAMP, JSON.stringify(Array.from({ length: 10 }, () => ROW)));
+  const varied = variedProblems({ times: 3, seed: 4 });
+  const questions: string[] = [];
+  for await (const { row } of varied.rows()) questions.push(row.question);
+  expect(questions.slice(0, 7)).toEqual(Array(7).fill(problemOf(ROW).question));
+  expect(questions).toHaveLength(21);
+  expect(new Set(questions.slice(7)).size).toBeGreaterThan(10);
+  expect((await varied.at(20)).question).toBe(questions[20]);
+  expect((await variedProblems({ times: 3, seed: 5 }).at(20)).question).not.toBe(questions[20]);
+});
+
+const numbersOf = (text: string) => (text.match(/\d+/g) ?? []).map(Number);
 
 test('both stages run on a tiny model', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'rollcall-laptop-'));

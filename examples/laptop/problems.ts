@@ -4,6 +4,8 @@
  */
 import { readFileSync } from 'node:fs';
 import { arrayDataset, type Dataset } from 'rollcall';
+import { createRandom, hashSeed } from 'rollcall/datasets';
+import { withOtherNumbers } from './other-numbers.ts';
 
 export type Problem = {
   readonly question: string;
@@ -36,10 +38,13 @@ export function problemOf({ Body, Question, Equation, Answer }: SvampRow): Probl
 }
 
 /** The problems of a split, from the file SVAMP.json. */
-export function problems(
-  split: 'train' | 'test',
-  file = process.env.SVAMP ?? 'data/SVAMP.json',
-): Dataset<Problem> {
+export function problems(split: 'train' | 'test'): Dataset<Problem> {
+  const { rows, name } = readSplit(split);
+  return arrayDataset(rows, name);
+}
+
+function readSplit(split: 'train' | 'test'): { readonly rows: readonly Problem[]; readonly name: string } {
+  const file = process.env.SVAMP ?? 'data/SVAMP.json';
   let text: string;
   try {
     text = readFileSync(file, 'utf8');
@@ -50,7 +55,18 @@ export function problems(
   }
   const rows = JSON.parse(text) as readonly SvampRow[];
   const chosen = rows.filter((_, index) => isTest(index) === (split === 'test'));
-  return arrayDataset(chosen.map(problemOf), `SVAMP ${split}`);
+  return { rows: chosen.map(problemOf), name: `SVAMP ${split}` };
+}
+
+/** The problems of training as they are, and `times - 1` times over with other numbers. */
+export function variedProblems({ times = 8, seed = 1 } = {}): Dataset<Problem> {
+  const { rows, name } = readSplit('train');
+  const repeated = Array.from({ length: times }, () => rows).flat();
+  return arrayDataset(repeated, `${name} with other numbers`).map((problem, index) =>
+    index < rows.length
+      ? problem
+      : withOtherNumbers(problem, createRandom(hashSeed('other numbers', seed, index))),
+  );
 }
 
 const SHORT_STEPS = 2;

@@ -2,18 +2,19 @@
 import { embedded, type TrainOptions } from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
 import type { SftOptions } from 'rollcall/options';
-import { type Problem, problems } from './problems.ts';
+import { type Problem, problems, variedProblems } from './problems.ts';
 import { CHAT, correct, demonstrations, LIMITS, solver } from './solver.ts';
 
 export const engine = embedded({
   lora: { rank: 16, alpha: 32 },
   weights: 'bfloat16',
-  recompute: true,
   cacheMegabytes: 200,
 });
 
 const DEMONSTRATIONS = 300;
 const PER_STEP = 16;
+/** A task with its attempts, whose common beginning is computed once. A token's activations take a megabyte. */
+const TOKENS_AT_ONCE = 512;
 
 /** Each demonstration is imitated `times` over. */
 export async function sftOptions(
@@ -28,7 +29,7 @@ export async function sftOptions(
     steps: Math.round((times * DEMONSTRATIONS) / PER_STEP),
     trainer: engine.trainer,
     chat: CHAT,
-    optimizer: { learningRate: 5e-4, warmupSteps: 3, tokensPerMicroBatch: 1024 },
+    optimizer: { learningRate: 5e-4, warmupSteps: 3, tokensPerMicroBatch: TOKENS_AT_ONCE },
     checkpoints: { every: 20 },
   };
 }
@@ -42,7 +43,7 @@ export function trainOptions(
     ...engine,
     seed,
     steps,
-    tasks: problems('train'),
+    tasks: variedProblems({ seed }),
     agent: solver(),
     chat: CHAT,
     rewards: [correct],
@@ -51,7 +52,7 @@ export function trainOptions(
     attemptsPerTask: 8,
     concurrency: 128,
     limits: LIMITS,
-    optimizer: { learningRate: 2e-4, weightDecay: 0, tokensPerMicroBatch: 1024 },
+    optimizer: { learningRate: 2e-4, weightDecay: 0, tokensPerMicroBatch: TOKENS_AT_ONCE },
     checkpoints: { every: 5, keep: 2 },
   };
 }
