@@ -1,4 +1,4 @@
-/** A LoRA adapter held beside the model, so that an update of either leaves the other: y += (x·Aᵀ)·(scale·B)ᵀ. */
+/** A LoRA adapter held beside the model, so that an update of either leaves the other: y += scale·(x·Aᵀ)·Bᵀ. */
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import { describeLayer, type Matrix } from '../model/decoder-layer.ts';
@@ -6,13 +6,14 @@ import { readAdapter } from '../training/lora.ts';
 
 export interface LoraModule {
   readonly rank: number;
+  readonly scale: number;
   /** Of the matrix that it is added to, the first of its outputs. */
   readonly column: number;
   readonly input: number;
   readonly output: number;
   /** Packed A [rank, input]. */
   readonly down: Pointer;
-  /** Packed scale·B [output, rank]. */
+  /** Packed B [output, rank]. */
   readonly up: Pointer;
 }
 
@@ -33,14 +34,15 @@ export interface LoraWeights {
 export function loadLora(kernels: Kernels, config: ModelConfig, directory: string): LoraWeights {
   const { options, tensors } = readAdapter(directory, config);
   const { rank } = options;
+  const scale = options.alpha / rank;
   const owned: Pointer[] = [];
   const free = () => {
     for (const pointer of owned) kernels.free(pointer);
   };
-  const pack = (data: Float32Array, n: number, k: number, scale: number) => {
+  const pack = (data: Float32Array, n: number, k: number) => {
     const weight = kernels.alloc(data.length * 4);
     try {
-      kernels.f32(weight, data.length).set(scale === 1 ? data : data.map((value) => value * scale));
+      kernels.f32(weight, data.length).set(data);
       const packed = kernels.alloc(kernels.packedBytes(n, k));
       owned.push(packed);
       kernels.pack({ weight, n, k, packed });
@@ -56,9 +58,9 @@ export function loadLora(kernels: Kernels, config: ModelConfig, directory: strin
       const a = tensors.get(`${name}.lora_A.weight`);
       const b = tensors.get(`${name}.lora_B.weight`);
       if (a && b) {
-        const down = pack(a.data, rank, input, 1);
-        const up = pack(b.data, output, rank, options.alpha / rank);
-        loaded.push({ rank, column, input, output, down, up });
+        const down = pack(a.data, rank, input);
+        const up = pack(b.data, output, rank);
+        loaded.push({ rank, scale, column, input, output, down, up });
       }
       column += output;
     }

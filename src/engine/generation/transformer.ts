@@ -183,8 +183,10 @@ export class Transformer {
       const packed = weights.layers[layer]!;
       norm.weight = packed.inputNorm;
       kernels.rmsNorm(norm);
-      norm.residual = this.#delta;
-      norm.sum = this.#residual;
+      if (this.config.postNorms) {
+        norm.residual = this.#delta;
+        norm.sum = this.#residual;
+      }
       this.#attention(packed, layer, tokens, lora?.layers[layer]);
       norm.weight = packed.postNorm;
       kernels.rmsNorm(norm);
@@ -254,20 +256,21 @@ export class Transformer {
     this.#kernels.rmsNorm(postNorm);
   }
 
-  /** y += (x·Aᵀ)·(scale·B)ᵀ, for the modules of one matrix. */
+  /** y += scale·(x·Aᵀ)·Bᵀ, for the modules of one matrix. */
   #addLora(modules: readonly LoraModule[], matrix: { x: Pointer; y: Pointer; n: number }, m: number): void {
     for (const module of modules)
       this.#addModule(module, matrix.x, matrix.y + 4 * module.column, m, matrix.n);
   }
 
   #addModule(module: LoraModule, x: Pointer, y: Pointer, m: number, yStride: number): void {
-    const { rank, input, output } = module;
+    const { rank, scale, input, output } = module;
     if (this.#loraRows.floats < m * rank) {
       this.#kernels.free(this.#loraRows.pointer);
       this.#loraRows = { pointer: this.#kernels.alloc(m * rank * 4), floats: m * rank };
     }
     const inner = this.#loraRows.pointer;
     this.#kernels.matmul({ x, packed: module.down, y: inner, m, n: rank, k: input });
+    this.#kernels.scale({ x: inner, alpha: scale, count: m * rank });
     this.#kernels.matmul({
       x: inner,
       packed: module.up,
@@ -340,8 +343,13 @@ function layerCalls(config: ModelConfig, at: Buffers) {
   const headNorm = { weight: 0, rows: 0, width: headSize, epsilon, offset, stride };
   const norm = { weight: 0, rows: 0, width: hidden, epsilon, offset };
   const matmul = (x: Pointer, y: Pointer, n: number, width: number) => {
-    return { x, packed: 0, half: false, y, m: 0, n, k: width, bias: 0 };
+    return { x, packed: 0, half: false, y, m: 0, n, k: width, bias: 0, accumulate: false };
   };
+  // What is not normed before is added to the residual stream within the product, in the trainer's order: the same bits.
+  const added = (x: Pointer, width: number) =>
+    config.postNorms
+      ? matmul(x, at.delta, hidden, width)
+      : { ...matmul(x, at.residual, hidden, width), accumulate: true };
   return {
     embed: { table: 0, rows: vocabulary, width: hidden, ids: at.ids, count: 0, out: at.residual },
     norm: { ...norm, x: at.residual, out: at.states, residual: 0, sum: 0 },
@@ -372,7 +380,7 @@ function layerCalls(config: ModelConfig, at: Buffers) {
       cap: config.attentionCap,
       window: 0,
     },
-    output: matmul(at.attended, at.delta, hidden, heads * headSize),
+    output: added(at.attended, heads * headSize),
     gateUp: matmul(at.states, at.gateUp, 2 * intermediate, hidden),
     activate: {
       gate: at.gateUp,
@@ -382,7 +390,7 @@ function layerCalls(config: ModelConfig, at: Buffers) {
       width: intermediate,
       stride: 2 * intermediate,
     },
-    down: matmul(at.activated, at.delta, hidden, intermediate),
+    down: added(at.activated, intermediate),
   };
 }
 
