@@ -29,6 +29,7 @@ typedef struct {
   float *out;       // [rows][padded]
   float *logsumexp; // [rows], or NULL where nobody asks
   float *inverse;   // [rows], 1 / Σ exp
+  float *room;      // for keys and values that are widened
 } AttentionTile;
 
 INLINE void score_panel(const float *keys, int64_t headDim, int64_t rows, const float *q, int64_t qStep, float *to,

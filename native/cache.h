@@ -1,5 +1,6 @@
 // The paged cache of keys and values. Block b, K/V head h: keys as panels [blockTokens / 16][headDim][16], values as
-// rows [blockTokens][padded headDim]. Both kinds of block have the size of the larger.
+// rows [blockTokens][padded headDim]. Both kinds of block have the size of the larger. In bfloat16 a word holds a pair, of
+// neighbouring dimensions of a key or of neighbouring positions of a value: [headDim / 2][16] and [blockTokens / 2][padded].
 
 typedef struct {
   // Of a prompt: tokens first.. of the call, which are positions position.. of the sequence. Of lone tokens, one a
@@ -18,7 +19,11 @@ typedef struct {
 typedef struct {
   Context *context;
   int64_t blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens;
-  int64_t heads, group, padded, blockFloats, kStride, vStride, qStride, longest, tileTokens, tileRows, tileBytes, tiles, chunkTiles;
+  // Words of a block, of a head in it, and of 16 positions of its keys and values.
+  int64_t blockWords, headWords, keyWords, valueWords;
+  int half;
+  int64_t heads, group, padded, kStride, vStride, qStride, longest, tileTokens, tileRows, tileBytes, tiles, chunkTiles;
+  int64_t longestPrompt, roomFloats; // of a tile: keys and values that are widened, where the cache is in bfloat16
   int64_t window; // a token sees so many positions, its own the last; 0: all
   float scale, cap;
   float *keys, *values, *out;
@@ -37,15 +42,20 @@ static void take_cache_shape(Call *call, CacheJob *job) {
   if (job->blockTokens % PANEL || !job->blockTokens) fail(call, 1, BAD_SIZE);
   job->kvHeads = take_size(call);
   job->headDim = take_size(call);
+  job->half = take_flag(call);
   job->padded = round_up(job->headDim, PANEL);
-  job->blockFloats = times(times(job->kvHeads, job->blockTokens), job->padded);
+  const int64_t each = job->half ? 2 : 1; // numbers of a word
+  job->keyWords = divide_up(job->headDim, each) * PANEL;
+  job->valueWords = PANEL * job->padded / each;
+  job->headWords = times(job->blockTokens, job->padded) / each;
+  job->blockWords = times(job->kvHeads, job->headWords);
 }
 
 static int32_t op_cacheBytes(Call *call) {
   CacheJob job = {0};
   take_cache_shape(call, &job);
   if (call->error) return call->error;
-  call->context->arguments[DETAILS] = (double)times(4, times(job.blocks, job.blockFloats));
+  call->context->arguments[DETAILS] = (double)times(4, times(job.blocks, job.blockWords));
   return 0;
 }
 
@@ -54,8 +64,8 @@ static void take_cache(Call *call, CacheJob *job) {
   job->sequenceCount = take_size(call);
   job->blocksPerSequence = take_size(call);
   job->tokens = take_size(call);
-  job->keys = take_floats(call, times(job->blocks, job->blockFloats));
-  job->values = take_floats(call, times(job->blocks, job->blockFloats));
+  job->keys = take_floats(call, times(job->blocks, job->blockWords));
+  job->values = take_floats(call, times(job->blocks, job->blockWords));
   job->table = take_ints(call, times(job->sequenceCount, job->blocksPerSequence));
   job->sequences = take_ints(call, job->tokens);
   job->positions = take_ints(call, job->tokens);
@@ -63,11 +73,11 @@ static void take_cache(Call *call, CacheJob *job) {
   int64_t capacity = times(job->blocksPerSequence, job->blockTokens);
   for (int64_t i = 0; i < job->tokens; i++) {
     int64_t sequence = job->sequences[i], position = job->positions[i];
-    if (sequence < 0 || sequence >= job->sequenceCount) fail_element(call, 10, i, (double)sequence);
-    else if (position < 0 || position >= capacity) fail_element(call, 11, i, (double)position);
+    if (sequence < 0 || sequence >= job->sequenceCount) fail_element(call, 11, i, (double)sequence);
+    else if (position < 0 || position >= capacity) fail_element(call, 12, i, (double)position);
     if (call->error) return;
     int64_t at = sequence * job->blocksPerSequence + position / job->blockTokens;
-    if (job->table[at] < 0 || job->table[at] >= job->blocks) fail_element(call, 9, at, job->table[at]);
+    if (job->table[at] < 0 || job->table[at] >= job->blocks) fail_element(call, 10, at, job->table[at]);
   }
 }
 
@@ -84,9 +94,18 @@ static void cache_write_chunk(void *data, int64_t chunk, int thread) {
     if (block < 0 || block >= job->blocks) continue;
     int64_t slot = position % job->blockTokens;
     for (int64_t head = 0; head < job->kvHeads; head++) {
-      int64_t at = block * job->blockFloats + head * job->blockTokens * job->padded;
-      float *keys = job->keys + at + slot / PANEL * PANEL * headDim + slot % PANEL;
+      int64_t at = block * job->blockWords + head * job->headWords;
+      float *keys = job->keys + at + slot / PANEL * job->keyWords + slot % PANEL;
       const float *k = job->k + i * job->kStride + head * headDim, *v = job->v + i * job->vStride + head * headDim;
+      if (job->half) {
+        uint32_t *pairs = (uint32_t *)keys;
+        for (int64_t d = 0; d < headDim; d += 2)
+          pairs[d / 2 * PANEL] = narrow_bf16(bits_of(k[d])) |
+                                 (d + 1 < headDim ? (uint32_t)narrow_bf16(bits_of(k[d + 1])) << 16 : 0);
+        uint16_t *values = (uint16_t *)(job->values + at + slot / 2 * job->padded) + slot % 2;
+        for (int64_t d = 0; d < headDim; d++) values[2 * d] = narrow_bf16(bits_of(v[d]));
+        continue;
+      }
       for (int64_t d = 0; d < headDim; d++) keys[d * PANEL] = k[d];
       for (int64_t d = 0; d < headDim; d++) job->values[at + slot * job->padded + d] = v[d];
     }
@@ -111,7 +130,28 @@ static int32_t op_cacheWrite(Call *call) {
 INLINE int64_t block_at(const CacheJob *job, int64_t sequence, int64_t position) {
   int64_t block = job->table[sequence * job->blocksPerSequence + position / job->blockTokens];
   if (block < 0 || block >= job->blocks) block = 0; // overwritten by this very call
-  return block * job->blockFloats;
+  return block * job->blockWords;
+}
+
+/* The first and the second number of each lane's pair. */
+INLINE vec first_of_pairs(vec pairs) { return (vec)((words)pairs << 16); }
+INLINE vec second_of_pairs(vec pairs) { return (vec)((words)pairs & 0xffff0000u); }
+
+/* to[headDim][16] of a panel of keys in pairs. */
+static void widen_keys(const float *pairs, int64_t headDim, float *to) {
+  for (int64_t d = 0; d < headDim; d++)
+    for (int64_t lane = 0; lane < PANEL; lane += LANES) {
+      vec pair = load(pairs + d / 2 * PANEL + lane);
+      store(to + d * PANEL + lane, d % 2 ? second_of_pairs(pair) : first_of_pairs(pair));
+    }
+}
+/* to[count][padded] of values in pairs; the first position is an even one. */
+static void widen_values(const float *pairs, int64_t count, int64_t padded, float *to) {
+  for (int64_t p = 0; p < count; p++)
+    for (int64_t j = 0; j < padded; j += LANES) {
+      vec pair = load(pairs + p / 2 * padded + j);
+      store(to + p * padded + j, p % 2 ? second_of_pairs(pair) : first_of_pairs(pair));
+    }
 }
 
 static void attend_prompt(const CacheJob *job, const CacheTile *part, AttentionTile *t) {
@@ -128,12 +168,26 @@ static void attend_prompt(const CacheJob *job, const CacheTile *part, AttentionT
       t->visible[token * rows + h] = (int32_t)(part->position + token + 1 - part->base);
     }
   t->panels = t->runs = 0;
+  float *keyRoom = t->room, *valueRoom = t->room + round_up(t->length, PANEL) * job->padded;
   for (int64_t position = 0; position < t->length; position += job->blockTokens) {
-    int64_t at = block_at(job, part->sequence, part->base + position) + part->head * job->blockTokens * job->padded;
+    int64_t at = block_at(job, part->sequence, part->base + position) + part->head * job->headWords;
     int64_t count = least(job->blockTokens, t->length - position);
-    for (int64_t slot = 0; slot < count; slot += PANEL)
-      t->panel[t->panels++] = (KeyPanel){job->keys + at + slot * job->headDim, position + slot, 0};
-    t->run[t->runs++] = (ValueRun){job->values + at, count};
+    for (int64_t slot = 0; slot < count; slot += PANEL) {
+      const float *keys = job->keys + at + slot / PANEL * job->keyWords;
+      if (job->half) {
+        widen_keys(keys, job->headDim, keyRoom);
+        keys = keyRoom;
+        keyRoom += PANEL * job->headDim;
+      }
+      t->panel[t->panels++] = (KeyPanel){keys, position + slot, 0};
+    }
+    const float *values = job->values + at;
+    if (job->half) {
+      float *room = valueRoom + position * job->padded;
+      widen_values(values, count, job->padded, room);
+      values = room;
+    }
+    t->run[t->runs++] = (ValueRun){values, count};
   }
   attend(t);
   for (int64_t token = 0; token < part->count; token++)
@@ -150,6 +204,7 @@ static void cache_attention_chunk(void *data, int64_t chunk, int thread) {
   lay_out(&t, job->memory + thread * job->tileBytes, job->tileRows, job->headDim, job->longest,
           divide_up(job->longest, PANEL) + 1, divide_up(job->longest, job->blockTokens) + 1);
   t.logsumexp = NULL;
+  t.room = (float *)(job->memory + thread * job->tileBytes + job->tileBytes) - job->roomFloats;
   const CacheTile *end = job->tile + least(job->tiles, (chunk + 1) * job->chunkTiles);
   for (const CacheTile *part = job->tile + chunk * job->chunkTiles; part < end; part++)
     if (part->lone) attend_lone(job, part, part + 1 < end ? part + 1 : NULL, &t);
@@ -226,11 +281,16 @@ static int32_t op_cacheAttention(Call *call) {
   if (call->error || !job.heads || !job.headDim || !job.tokens) return call->error;
   job.group = job.heads / job.kvHeads;
   job.longest = 1;
-  for (int64_t i = 0; i < job.tokens; i++) job.longest = most(job.longest, (int64_t)job.positions[i] + 1);
+  for (int64_t i = 0; i < job.tokens; i++) {
+    job.longest = most(job.longest, (int64_t)job.positions[i] + 1);
+    if (i && job.sequences[i] == job.sequences[i - 1]) job.longestPrompt = most(job.longestPrompt, (int64_t)job.positions[i] + 1);
+  }
   job.tileTokens = tile_tokens(job.group, job.longest);
   job.tileRows = most(job.tileTokens * job.group, job.heads);
+  // Widened: all that a tile of a prompt sees, or a panel where lone tokens have one in common.
+  job.roomFloats = job.half ? times(2 * job.padded, round_up(most(1, job.longestPrompt), PANEL)) : 0;
   job.tileBytes = lay_out(NULL, NULL, job.tileRows, job.headDim, job.longest, divide_up(job.longest, PANEL) + 1,
-                          divide_up(job.longest, job.blockTokens) + 1);
+                          divide_up(job.longest, job.blockTokens) + 1) + times(4, job.roomFloats);
   uint8_t *base = workspace(job.context, place_cache(&job, NULL));
   if (!base) return WORKSPACE;
   place_cache(&job, base);
@@ -241,7 +301,7 @@ static int32_t op_cacheAttention(Call *call) {
     for (int64_t b = 0; b <= (part.position + part.count - 1) / job.blockTokens; b++) {
       int64_t at = part.sequence * job.blocksPerSequence + b;
       if (job.table[at] < 0 || job.table[at] >= job.blocks) {
-        fail_element(call, 9, at, job.table[at]);
+        fail_element(call, 10, at, job.table[at]);
         return call->error;
       }
     }

@@ -12,7 +12,7 @@
 #define OPS(X)                                                                                                        \
   X(packedBytes) X(pack) X(matmul) X(packedBytesInt8) X(packInt8) X(matmulInt8) X(weightGradient) X(biasGradient) X(gather) X(scatterAdd) X(rmsNorm)               \
   X(rmsNormBackward) X(rope) X(siluMultiply) X(siluMultiplyBackward) X(geluMultiply) X(geluMultiplyBackward) X(gelu)  \
-  X(geluBackward) X(softCap) X(softCapBackward) X(add) X(multiply) X(axpy) X(scale) X(copy) X(fill) X(attention)      \
+  X(geluBackward) X(softCap) X(softCapBackward) X(add) X(multiply) X(axpy) X(scale) X(copy) X(fill) X(round) X(attention)      \
   X(attentionBackward) X(cacheBytes) X(cacheWrite) X(cacheAttention) X(lossForward)                                   \
   X(lossBackward) X(penalize) X(sample) X(logprobs) X(adamW) X(sumOfSquares) X(allFinite) X(widen) X(narrow)
 

@@ -447,6 +447,34 @@ static int32_t op_copy(Call *call) {
   job.out = take_floats(call, job.count);
   return elementwise(call, &job, copy_chunk);
 }
+
+typedef struct {
+  float *x;
+  int64_t rows, width, stride, step;
+} RoundingJob;
+
+static void rounding_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  RoundingJob *job = data;
+  for (int64_t row = chunk * job->step; row < least(job->rows, (chunk + 1) * job->step); row++)
+    for (int64_t j = 0; j < job->width; j += LANES) {
+      float *x = job->x + row * job->stride + j;
+      store_some(x, rounded_bf16(load_some(x, job->width - j, 0)), job->width - j);
+    }
+}
+
+static int32_t op_round(Call *call) {
+  RoundingJob job;
+  job.rows = take_size(call);
+  job.width = take_size(call);
+  job.stride = take_stride(call, job.width);
+  job.x = take_floats(call, span(job.rows, job.stride, job.width));
+  if (call->error || !job.width) return call->error;
+  job.step = chunk_items(job.width, ELEMENTS);
+  parallel(call->context, divide_up(job.rows, job.step), rounding_chunk, &job);
+  return 0;
+}
+
 static int32_t op_softCap(Call *call) {
   ElementJob job = {0};
   job.count = take_size(call);

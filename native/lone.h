@@ -13,8 +13,8 @@ enum { MOST_CHAINS = LANES == 16 ? 16 : 8 }; // sums that several heads have tog
 #define PANELS_3 (PANEL_LANES >= 4 ? 1 : 2)
 #define PANELS_4 (PANEL_LANES >= 2 ? 1 : 2)
 
-/* to[ROWS][PANELS][16] = q[ROWS][headDim] · keys[PANELS][headDim][16] */
-INLINE void score_few(const int ROWS, const int PANELS, int64_t headDim, const float *q, int64_t qStep,
+/* to[ROWS][PANELS][16] = q[ROWS][headDim] · keys[PANELS][headDim][16]. HALF: a word of the keys is a pair of dimensions. */
+INLINE void score_few(const int HALF, const int ROWS, const int PANELS, int64_t headDim, const float *q, int64_t qStep,
                       const float *const *keys, const float *const *ahead, float *to, int64_t toStep) {
   vec sum[FEW_ROWS][MOST_PANELS * PANEL_LANES];
   const float *panel[MOST_PANELS], *next[MOST_PANELS];
@@ -22,13 +22,20 @@ INLINE void score_few(const int ROWS, const int PANELS, int64_t headDim, const f
   UNROLL for (int i = 0; i < ROWS; i++) {
     UNROLL for (int v = 0; v < PANELS * PANEL_LANES; v++) sum[i][v] = (vec){0};
   }
-  for (int64_t d = 0; d < headDim; d++) {
-    vec factor[FEW_ROWS];
-    UNROLL for (int i = 0; i < ROWS; i++) factor[i] = splat(q[i * qStep + d]);
-    UNROLL for (int p = 0; p < PANELS; p++) FETCH(next[p] + d * PANEL);
+  const int each = HALF ? 2 : 1;
+  for (int64_t word = 0; word * each < headDim; word++) {
+    vec factor[FEW_ROWS][2];
+    UNROLL for (int i = 0; i < ROWS; i++) {
+      UNROLL for (int half = 0; half < each; half++) factor[i][half] = splat(q[i * qStep + word * each + half]);
+    }
+    UNROLL for (int p = 0; p < PANELS; p++) FETCH(next[p] + word * PANEL);
     UNROLL for (int v = 0; v < PANELS * PANEL_LANES; v++) {
-      vec row = load(panel[v / PANEL_LANES] + d * PANEL + v % PANEL_LANES * LANES);
-      UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i] * row;
+      vec row = load(panel[v / PANEL_LANES] + word * PANEL + v % PANEL_LANES * LANES);
+      if (HALF) {
+        const vec first = first_of_pairs(row), second = second_of_pairs(row);
+        UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i][0] * first;
+        UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i][1] * second;
+      } else UNROLL for (int i = 0; i < ROWS; i++) sum[i][v] += factor[i][0] * row;
     }
   }
   UNROLL for (int i = 0; i < ROWS; i++) {
@@ -36,9 +43,27 @@ INLINE void score_few(const int ROWS, const int PANELS, int64_t headDim, const f
   }
 }
 
+/* A word of values of each head, for all rows: one position, the first of a pair, or BOTH of a pair. */
+INLINE void value_word(const int HALF, const int BOTH, const int HEADS, const int ROWS, const int WIDTH, const float *weights,
+                       int64_t stride, int64_t headRows, const float *values, const float *ahead, int64_t step,
+                       vec (*sum)[64 / LANES]) {
+  UNROLL for (int h = 0; h < HEADS; h++) {
+    UNROLL for (int line = 0; line < WIDTH; line += LINE) FETCH(ahead + h * step + line);
+    vec first[FEW_ROWS], second[FEW_ROWS];
+    UNROLL for (int i = 0; i < ROWS; i++) first[i] = splat(weights[(h * headRows + i) * stride]);
+    if (BOTH) UNROLL for (int i = 0; i < ROWS; i++) second[i] = splat(weights[(h * headRows + i) * stride + 1]);
+    UNROLL for (int v = 0; v < WIDTH / LANES; v++) {
+      vec word = load(values + h * step + v * LANES), value = HALF ? first_of_pairs(word) : word;
+      UNROLL for (int i = 0; i < ROWS; i++) sum[h * ROWS + i][v] += first[i] * value;
+      value = second_of_pairs(word);
+      if (BOTH) UNROLL for (int i = 0; i < ROWS; i++) sum[h * ROWS + i][v] += second[i] * value;
+    }
+  }
+}
+
 /* out[HEADS][ROWS][WIDTH] += weights[HEADS][ROWS][count] · values[HEADS][count][WIDTH]. Few rows of a narrow head are too
-   few chains: heads go together. A head's rows are `headRows` apart, its values `step`. */
-INLINE void value_few(const int HEADS, const int ROWS, const int WIDTH, int64_t count, const float *weights,
+   few chains: heads go together. A head's rows are `headRows` apart, its values `step`. HALF: a word is a pair of positions. */
+INLINE void value_few(const int HALF, const int HEADS, const int ROWS, const int WIDTH, int64_t count, const float *weights,
                       int64_t stride, int64_t headRows, const float *values, const float *ahead, int64_t step,
                       int64_t padded, float *out) {
   vec sum[MOST_HEADS * FEW_ROWS][64 / LANES];
@@ -46,17 +71,15 @@ INLINE void value_few(const int HEADS, const int ROWS, const int WIDTH, int64_t 
     UNROLL for (int v = 0; v < WIDTH / LANES; v++)
       sum[i][v] = load(out + (i / ROWS * headRows + i % ROWS) * padded + v * LANES);
   }
-  for (int64_t p = 0; p < count; p++) {
-    UNROLL for (int h = 0; h < HEADS; h++) {
-      UNROLL for (int line = 0; line < WIDTH; line += LINE) FETCH(ahead + h * step + p * padded + line);
-      vec weight[FEW_ROWS];
-      UNROLL for (int i = 0; i < ROWS; i++) weight[i] = splat(weights[(h * headRows + i) * stride + p]);
-      UNROLL for (int v = 0; v < WIDTH / LANES; v++) {
-        vec row = load(values + h * step + p * padded + v * LANES);
-        UNROLL for (int i = 0; i < ROWS; i++) sum[h * ROWS + i][v] += weight[i] * row;
-      }
-    }
-  }
+  const int each = HALF ? 2 : 1;
+  int64_t p = 0;
+  for (; p + each <= count; p += each)
+    value_word(HALF, HALF, HEADS, ROWS, WIDTH, weights + p, stride, headRows, values + p / each * padded,
+               ahead + p / each * padded, step, sum);
+  // The last position may be the first of a pair whose second was never written.
+  if (p < count)
+    value_word(HALF, 0, HEADS, ROWS, WIDTH, weights + p, stride, headRows, values + p / each * padded,
+               ahead + p / each * padded, step, sum);
   UNROLL for (int i = 0; i < HEADS * ROWS; i++) {
     UNROLL for (int v = 0; v < WIDTH / LANES; v++)
       store(out + (i / ROWS * headRows + i % ROWS) * padded + v * LANES, sum[i][v]);
@@ -66,29 +89,36 @@ INLINE void value_few(const int HEADS, const int ROWS, const int WIDTH, int64_t 
 typedef void (*FewScores)(int64_t, const float *, int64_t, const float *const *, const float *const *, float *, int64_t);
 typedef void (*FewValues)(int64_t, const float *, int64_t, int64_t, const float *, const float *, int64_t, int64_t, float *);
 #define HEADS_OF(ROWS, WIDTH) (4 * ROWS * (WIDTH) <= MOST_CHAINS * LANES ? 4 : 2 * ROWS * (WIDTH) <= MOST_CHAINS * LANES ? 2 : 1)
-#define DEFINE_VALUE(NAME, HEADS, ROWS, WIDTH)                                                                        \
+#define DEFINE_VALUE(NAME, HALF, HEADS, ROWS, WIDTH)                                                                  \
   static void NAME(int64_t count, const float *weights, int64_t stride, int64_t headRows, const float *values,        \
                    const float *ahead, int64_t step, int64_t padded, float *out) {                                    \
-    value_few(HEADS, ROWS, WIDTH, count, weights, stride, headRows, values, ahead, step, padded, out);                \
+    value_few(HALF, HEADS, ROWS, WIDTH, count, weights, stride, headRows, values, ahead, step, padded, out);          \
   }
 #define DEFINE_FEW_VALUES(ROWS, WIDTH)                                                                                \
-  DEFINE_VALUE(values_##ROWS##_##WIDTH, 1, ROWS, WIDTH)                                                               \
-  DEFINE_VALUE(heads_##ROWS##_##WIDTH, HEADS_OF(ROWS, WIDTH), ROWS, WIDTH)
+  DEFINE_VALUE(values_##ROWS##_##WIDTH, 0, 1, ROWS, WIDTH)                                                            \
+  DEFINE_VALUE(heads_##ROWS##_##WIDTH, 0, HEADS_OF(ROWS, WIDTH), ROWS, WIDTH)                                         \
+  DEFINE_VALUE(half_values_##ROWS##_##WIDTH, 1, 1, ROWS, WIDTH)                                                       \
+  DEFINE_VALUE(half_heads_##ROWS##_##WIDTH, 1, HEADS_OF(ROWS, WIDTH), ROWS, WIDTH)
+#define DEFINE_SCORES(NAME, HALF, ROWS)                                                                               \
+  static void NAME(int64_t headDim, const float *q, int64_t qStep, const float *const *keys,                          \
+                   const float *const *ahead, float *to, int64_t toStep) {                                            \
+    score_few(HALF, ROWS, PANELS_##ROWS, headDim, q, qStep, keys, ahead, to, toStep);                                 \
+  }
 #define DEFINE_FEW(ROWS)                                                                                              \
-  static void scores_##ROWS(int64_t headDim, const float *q, int64_t qStep, const float *const *keys,                 \
-                            const float *const *ahead, float *to, int64_t toStep) {                                   \
-    score_few(ROWS, PANELS_##ROWS, headDim, q, qStep, keys, ahead, to, toStep);                                       \
-  }                                                                                                                   \
+  DEFINE_SCORES(scores_##ROWS, 0, ROWS) DEFINE_SCORES(half_scores_##ROWS, 1, ROWS)                                    \
   DEFINE_FEW_VALUES(ROWS, 16) DEFINE_FEW_VALUES(ROWS, 32) DEFINE_FEW_VALUES(ROWS, 64)
 DEFINE_FEW(1)
 DEFINE_FEW(2)
 DEFINE_FEW(3)
 DEFINE_FEW(4)
 static const int fewPanels[] = {0, PANELS_1, PANELS_2, PANELS_3, PANELS_4};
-static const FewScores fewScores[] = {0, scores_1, scores_2, scores_3, scores_4};
+#define SCORES_OF(KIND) {0, KIND##_1, KIND##_2, KIND##_3, KIND##_4}
+static const FewScores fewScores[2][FEW_ROWS + 1] = {SCORES_OF(scores), SCORES_OF(half_scores)}; // of floats, of pairs
 #define VALUES_OF(KIND) {{0}, ROW_OF(KIND, 1), ROW_OF(KIND, 2), ROW_OF(KIND, 3), ROW_OF(KIND, 4)}
 #define ROW_OF(KIND, ROWS) {KIND##_##ROWS##_16, KIND##_##ROWS##_32, KIND##_##ROWS##_64}
-static const FewValues fewValues[2][FEW_ROWS + 1][3] = {VALUES_OF(values), VALUES_OF(heads)}; // of one head, of several
+// Of floats and of pairs; of one head and of several.
+static const FewValues fewValues[2][2][FEW_ROWS + 1][3] = {{VALUES_OF(values), VALUES_OF(heads)},
+                                                           {VALUES_OF(half_values), VALUES_OF(half_heads)}};
 
 /* Positions [from, to) of a sequence, counted from the tile's base, for rows row.. of every head of the tile; a head has `headRows`. */
 typedef struct {
@@ -96,43 +126,46 @@ typedef struct {
   const CacheTile *next; // the tile after this one, or NULL
 } Stretch;
 
-/* Where position `at` of a sequence has its keys or values. */
+/* Where the panel of position `at` of a sequence has its keys or values, `panelWords` of them. */
 INLINE const float *position_at(const CacheJob *job, const CacheTile *part, int64_t sequence, const float *base, int64_t at,
-                                int64_t width) {
-  at += part->base - at % PANEL;
-  return base + block_at(job, sequence, at) + part->head * job->blockTokens * job->padded + at % job->blockTokens * width;
+                                int64_t panelWords) {
+  at += part->base;
+  return base + block_at(job, sequence, at) + part->head * job->headWords + at % job->blockTokens / PANEL * panelWords;
 }
 
 /* What will be read when `at`, which may lie behind the end, is reached: of the keys, or where `values` is set of these. */
 INLINE const float *later_at(const CacheJob *job, const CacheTile *part, const Stretch *s, int values, int64_t at) {
   if (!values) {
-    if (at < s->to) return position_at(job, part, s->sequence, job->keys, at, job->headDim);
+    if (at < s->to) return position_at(job, part, s->sequence, job->keys, at, job->keyWords);
     at = s->from + at - round_up(s->to, PANEL);
   }
-  if (at < s->to) return position_at(job, part, s->sequence, job->values, at, job->padded);
+  if (at < s->to) return position_at(job, part, s->sequence, job->values, at, job->valueWords);
   at -= round_up(s->to, PANEL);
-  if (!s->next) return position_at(job, part, s->sequence, job->values, s->to - 1, job->padded);
+  if (!s->next) return position_at(job, part, s->sequence, job->values, s->to - 1, job->valueWords);
   const Member *member = job->member + s->next->first;
   return position_at(job, s->next, member->sequence, job->keys, least(at, member->visible - s->next->base - 1),
-                     job->headDim);
+                     job->keyWords);
 }
 
 static void score_stretch(const CacheJob *job, const CacheTile *part, AttentionTile *t, const Stretch *s) {
   const int few = s->rows <= FEW_ROWS;
-  const int64_t taken = few ? fewPanels[s->rows] : 1, step = job->blockTokens * job->padded;
+  const int64_t taken = few ? fewPanels[s->rows] : 1, step = job->headWords;
   for (int64_t position = s->from; position < s->to; position += taken * PANEL) {
     const float *keys[MOST_PANELS], *ahead[MOST_PANELS];
     for (int64_t p = 0; p < taken; p++) {
       // Behind the end the last panel is scored again, into the padding of the scores.
-      keys[p] = position_at(job, part, s->sequence, job->keys, least(position + p * PANEL, s->to - 1), job->headDim);
+      keys[p] = position_at(job, part, s->sequence, job->keys, least(position + p * PANEL, s->to - 1), job->keyWords);
       ahead[p] = later_at(job, part, s, 0, position + (FETCH_BLOCKS + p) * PANEL);
     }
     for (int64_t head = 0; head < part->heads; head++) {
       const int64_t row = head * s->headRows + s->row;
       const float *q = t->q + row * t->padded;
       float *to = t->scores + row * t->scoreStride + position;
-      if (few) fewScores[s->rows](t->headDim, q, t->padded, keys, ahead, to, t->scoreStride);
-      else score_panel(keys[0], t->headDim, s->rows, q, t->padded, to, t->scoreStride);
+      if (few) fewScores[job->half][s->rows](t->headDim, q, t->padded, keys, ahead, to, t->scoreStride);
+      else {
+        if (job->half) widen_keys(keys[0], t->headDim, t->room);
+        score_panel(job->half ? t->room : keys[0], t->headDim, s->rows, q, t->padded, to, t->scoreStride);
+      }
       for (int64_t p = 0; p < taken; p++) keys[p] += step, ahead[p] += step;
     }
   }
@@ -140,9 +173,9 @@ static void score_stretch(const CacheJob *job, const CacheTile *part, AttentionT
 
 static void add_values(const CacheJob *job, const CacheTile *part, AttentionTile *t, const Stretch *s) {
   enum { MOST_SUMS = LANES == 16 ? 24 : 12 };
-  const int64_t padded = t->padded, stride = t->scoreStride, step = job->blockTokens * padded;
+  const int64_t padded = t->padded, stride = t->scoreStride, step = job->headWords;
   for (int64_t position = s->from, count; position < s->to; position += count) {
-    const float *values = position_at(job, part, s->sequence, job->values, position, padded);
+    const float *values = position_at(job, part, s->sequence, job->values, position, job->valueWords);
     const float *ahead = later_at(job, part, s, 1, position + FETCH_BLOCKS * PANEL);
     const float *weights = t->scores + s->row * stride + position;
     float *out = t->out + s->row * padded;
@@ -156,20 +189,25 @@ static void add_values(const CacheJob *job, const CacheTile *part, AttentionTile
         for (int64_t head = 0, heads; head < part->heads; head += heads) {
           heads = head + together <= part->heads ? together : 1;
           const int64_t row = head * s->headRows;
-          fewValues[heads > 1][s->rows][size](count, weights + row * stride, stride, s->headRows, values + head * step + at,
+          fewValues[job->half][heads > 1][s->rows][size](count, weights + row * stride, stride, s->headRows, values + head * step + at,
                                               ahead + head * step + at, step, padded, out + row * padded + at);
         }
         continue;
       }
       width = padded - at >= TILE_WIDTH ? TILE_WIDTH : PANEL_PART;
-      for (int64_t head = 0; head < part->heads; head++)
+      for (int64_t head = 0; head < part->heads; head++) {
+        const float *own = values + head * step;
+        if (job->half) {
+          if (at == 0 || part->heads > 1) widen_values(own, count, padded, t->room);
+          own = t->room;
+        }
         for (int64_t i = 0, rows; i < s->rows; i += rows) {
           const int64_t row = head * s->headRows + i;
           rows = next_rows(i, s->rows);
-          (width == TILE_WIDTH ? byRow : panelByRow)[rows](count, weights + row * stride, stride,
-                                                            values + head * step + at, padded, out + row * padded + at,
-                                                            padded, 0);
+          (width == TILE_WIDTH ? byRow : panelByRow)[rows](count, weights + row * stride, stride, own + at, padded,
+                                                            out + row * padded + at, padded, 0);
         }
+      }
     }
   }
 }

@@ -323,9 +323,7 @@ INLINE vec rounded_inputs(const float *x, int64_t left) {
                   (uint32_t)(2 * lane + 1 < left ? narrow_bf16(bits_of(x[2 * lane + 1])) : 0) << 16;
   return (vec)pairs;
 #else
-  vec value = load_some(x, left, 0);
-  words bits = (words)value;
-  return choose(value == value, (vec)((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u), value);
+  return rounded_bf16(load_some(x, left, 0));
 #endif
 }
 

@@ -136,6 +136,12 @@ INLINE void transpose_16(const float *from, int64_t stride, float *to) {
 #endif
 }
 
+/* Rounded to the nearest bfloat16, ties to even, and still a float. */
+INLINE vec rounded_bf16(vec value) {
+  words bits = (words)value;
+  return choose(value == value, (vec)((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u), value);
+}
+
 INLINE veci lane_numbers(void) {
   veci numbers;
   UNROLL for (int lane = 0; lane < LANES; lane++) numbers[lane] = lane;

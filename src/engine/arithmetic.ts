@@ -1,8 +1,11 @@
-/** How weights that are not trained are held. With bfloat16, what they are multiplied by is rounded too; sums are float32. */
+/** What matrices are multiplied in: with bfloat16 weights and inputs of a product are rounded, and sums are float32. */
 export type HeldAs = 'float32' | 'bfloat16';
 
 /** How a server holds linear layers: with `int8`, products are of whole numbers, and no trainer computes so. */
 export type ServedAs = HeldAs | 'int8';
+
+/** Keys and values are rounded to bfloat16 where weights are not float32: a server's cache holds them in half the bytes. */
+export const roundsKeys = (weights: ServedAs = 'float32') => weights !== 'float32';
 
 /** Trainer and servers of the embedded engine compute with the same kernels, from weights that were rounded alike. */
 export const arithmeticOf = (weights: ServedAs = 'float32') =>

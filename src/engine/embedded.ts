@@ -22,8 +22,8 @@ export interface EmbeddedOptions {
   /** What the servers get of a trainer with `lora`: its matrices, or the whole weights with them added; default `adapter`. */
   readonly send?: 'weights' | 'adapter';
   /**
-   * How weights are held that are not trained, by servers and by a trainer with `lora`; default `float32`, or as the
-   * trainer does. `int8` is for servers alone.
+   * What matrices are multiplied in, by trainer and servers; default `float32`, servers as the trainer. With `bfloat16` weights
+   * that are not trained, and keys and values, take half the memory; what is trained stays float32. `int8` is for servers alone.
    */
   readonly weights?: ServedAs;
   /** Computes activations again in the backward: less memory, a third more time. */
@@ -78,8 +78,7 @@ export function embedded(options: EmbeddedOptions = {}) {
         readImage,
         trainable: role !== 'reference',
         valueHead: valueHead || role === 'critic',
-        // A critic trains all of its weights.
-        ...(weights === undefined || weights === 'int8' || role === 'critic' ? {} : { weights }),
+        ...(weights === undefined || weights === 'int8' ? {} : { weights }),
         ...(lora && role === 'policy' ? { lora: { alpha: lora.rank, ...lora } } : {}),
         ...(recompute === undefined ? {} : { recompute }),
       }),

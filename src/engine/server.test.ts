@@ -386,30 +386,28 @@ test('the newest adapter answers as the model with its product added, beside req
   await elsewhere.close();
 });
 
-test('a server with the adapter of a trainer reports the log-probs that the trainer scores, to the bit', async () => {
-  for (const weights of ['float32', 'bfloat16'] as const) {
-    const lora = { rank: 4, alpha: 6 };
+test('a server with the weights of a trainer reports the log-probs that the trainer scores, to the bit', async () => {
+  const asked = { temperature: 1, outputs: ['logprob'] } as const;
+  const row = { ids: Int32Array.of(...PROMPT), targets: Uint8Array.of(0, 1, 1, 1, 1) };
+  const ways = (['float32', 'bfloat16'] as const).flatMap((weights) => [
+    { weights },
+    { weights, lora: { rank: 4, alpha: 6 } },
+  ]);
+  for (const [way, { weights, lora }] of ways.entries()) {
     const [live, trainer] = await Promise.all([
       open({ weights }),
-      openTrainer({ model, threads: 1, weights, lora }),
+      openTrainer({ model, threads: 1, weights, ...(lora ? { lora } : {}) }),
     ]);
-    const row = { ids: Int32Array.of(...PROMPT), targets: Uint8Array.of(0, 1, 1, 1, 1) };
-    const asked = { temperature: 1, outputs: ['logprob'] } as const;
     const before = await trainer.score([row], asked);
     for (const version of [1, 2]) {
       const pass = await trainer.forward([row], asked);
       await pass.backward({ logprob: [Float32Array.from(row.targets, (target) => -target)] });
-      await trainer.optimStep({
-        learningRate: 0.01,
-        beta1: 0.9,
-        beta2: 0.95,
-        epsilon: 1e-8,
-        weightDecay: 0,
-        clipNorm: 1,
-      });
-      const path = join(folder, `${weights}-${version}`);
-      await trainer.save(path);
-      await live.update({ kind: 'lora', version, name: `policy@${version}`, path });
+      const adam = { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, clipNorm: 1 };
+      await trainer.optimStep({ learningRate: 0.01, ...adam });
+      const path = join(folder, `trained-${way}-${version}`);
+      if (lora) await trainer.save(path);
+      const name = `policy@${version}`;
+      await live.update(lora ? { kind: 'lora', version, name, path } : await trainer.publish(version));
     }
     const { logprob } = await trainer.score([row], asked);
     const asking = request(PROMPT, { temperature: 1, maxTokens: 1 }, { scorePrompt: true });

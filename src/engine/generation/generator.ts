@@ -5,7 +5,7 @@
 import { EngineError } from '../../errors.ts';
 import type { GenerateResult } from '../../inference/server.ts';
 import { messageOf } from '../../lib/error-message.ts';
-import type { ServedAs } from '../arithmetic.ts';
+import { roundsKeys, type ServedAs } from '../arithmetic.ts';
 import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { PatchedImage } from '../vision/encoder.ts';
@@ -97,7 +97,8 @@ export class Generator {
     this.#decoder = options.decoder;
     this.#held = options.weights ?? 'float32';
     this.#weights = packWeights(kernels, config, source, this.#held);
-    const blockBytes = bytesPerBlock(kernels, config, BLOCK_TOKENS);
+    const blocksOf = { blockTokens: BLOCK_TOKENS, half: roundsKeys(options.weights) };
+    const blockBytes = bytesPerBlock(kernels, config, blocksOf);
     const most = options.maxBatch * (Math.ceil(config.contextTokens / BLOCK_TOKENS) + 1);
     const blocks = Math.min(most, Math.floor((options.cacheMegabytes * 2 ** 20) / blockBytes));
     if (blocks < 2) {
@@ -110,7 +111,7 @@ export class Generator {
       stepTokens: Math.max(STEP_TOKENS, options.maxBatch),
       sequences: options.maxBatch,
       blocks,
-      blockTokens: BLOCK_TOKENS,
+      ...blocksOf,
       contextTokens: this.contextTokens,
     });
     const { patches } = options;

@@ -21,6 +21,8 @@ export interface TransformerOptions {
   readonly blockTokens: number;
   /** Positions that can occur. */
   readonly contextTokens: number;
+  /** Keys and values are kept in bfloat16. */
+  readonly half: boolean;
 }
 
 /** Tokens of a step that show an image: their states stand in the place of embeddings. */
@@ -31,8 +33,12 @@ export interface SeenTokens {
 }
 
 /** Bytes of K/V that one block of tokens takes, over all layers. */
-export function bytesPerBlock(kernels: Kernels, config: ModelConfig, blockTokens: number): number {
-  const shape = { blocks: 1, blockTokens, kvHeads: config.kvHeads, headDim: config.headSize };
+export function bytesPerBlock(
+  kernels: Kernels,
+  config: ModelConfig,
+  { blockTokens, half }: Pick<TransformerOptions, 'blockTokens' | 'half'>,
+): number {
+  const shape = { blocks: 1, blockTokens, kvHeads: config.kvHeads, headDim: config.headSize, half };
   return kernels.cacheBytes(shape) * 2 * config.layers;
 }
 
@@ -64,7 +70,7 @@ export class Transformer {
   #loraRows: { pointer: Pointer; floats: number } = { pointer: 0, floats: 0 };
 
   constructor(kernels: Kernels, config: ModelConfig, options: TransformerOptions) {
-    const { stepTokens, blocks, blockTokens, contextTokens } = options;
+    const { stepTokens, blocks, blockTokens, contextTokens, half } = options;
     const { hidden, heads, kvHeads, headSize, intermediate } = config;
     this.config = config;
     this.#kernels = kernels;
@@ -86,23 +92,23 @@ export class Transformer {
     // A token of a model that sees turns by three positions: each step has a table of its own, a row a token.
     const { vision } = config;
     this.mrope = vision && new Int32Array(3 * stepTokens);
-    const half = headSize / 2;
+    const pairs = headSize / 2;
     const own = vision && {
-      cos: floats(stepTokens * half),
-      sin: floats(stepTokens * half),
+      cos: floats(stepTokens * pairs),
+      sin: floats(stepTokens * pairs),
       rows: floats(stepTokens),
     };
     if (own) {
       kernels.i32(own.rows, stepTokens).set(Int32Array.from({ length: stepTokens }, (_, row) => row));
       const axis = axisOfPair(vision.sections);
-      const table = [kernels.f32(cos, contextTokens * half), kernels.f32(sin, contextTokens * half)];
-      const step = [kernels.f32(own.cos, stepTokens * half), kernels.f32(own.sin, stepTokens * half)];
+      const table = [kernels.f32(cos, contextTokens * pairs), kernels.f32(sin, contextTokens * pairs)];
+      const step = [kernels.f32(own.cos, stepTokens * pairs), kernels.f32(own.sin, stepTokens * pairs)];
       const positions = this.mrope!;
       this.#turns = {
         fill: (tokens) => {
-          for (let at = 0; at < tokens * half; at++) {
-            const pair = at % half;
-            const from = positions[3 * ((at - pair) / half) + axis[pair]!]! * half + pair;
+          for (let at = 0; at < tokens * pairs; at++) {
+            const pair = at % pairs;
+            const from = positions[3 * ((at - pair) / pairs) + axis[pair]!]! * pairs + pair;
             step[0]![at] = table[0]![from]!;
             step[1]![at] = table[1]![from]!;
           }
@@ -119,7 +125,7 @@ export class Transformer {
     this.positions = kernels.i32(positionsAt, stepTokens);
     this.blockTable = kernels.i32(tableAt, options.sequences * this.blocksPerSequence);
 
-    const shape = { blocks, blockTokens, kvHeads, headDim: headSize };
+    const shape = { blocks, blockTokens, kvHeads, headDim: headSize, half };
     this.#layerBytes = kernels.cacheBytes(shape);
     this.#blockBytes = kernels.cacheBytes({ ...shape, blocks: 1 });
     this.#keys = this.#own(this.#layerBytes * config.layers);

@@ -270,9 +270,42 @@ await onEveryBuild((kernels, tensors) => {
     tensors.free();
   });
 
+  /** The nearest numbers that bfloat16 has, by the kernel that trainers round with. */
+  function rounded(values: number[]): number[] {
+    const x = tensors.floats(values);
+    kernels.round({ x, rows: 1, width: values.length });
+    return [...tensors.read(x, values.length)];
+  }
+
+  test('what is rounded to bfloat16 is as narrowing and widening has it, and what lies between rows stays', () => {
+    const values = [
+      ...randomFloats(300, 9),
+      1 + 2 ** -8,
+      1 + 3 * 2 ** -8,
+      -(2 ** -130),
+      3.4e38,
+      Infinity,
+      0,
+      -0,
+    ];
+    const x = tensors.floats(values);
+    const [narrow, wide] = [tensors.blank(values.length), tensors.blank(values.length)];
+    kernels.narrow({ from: x, to: narrow, count: values.length, format: 'bf16' });
+    kernels.widen({ from: narrow, to: wide, count: values.length, format: 'bf16' });
+    const expected = tensors.read(wide, values.length);
+    expect(rounded(values)).toEqual([...expected]);
+    kernels.round({ x, rows: 30, width: 7, stride: 10 });
+    expect([...tensors.read(x, values.length)]).toEqual(
+      [...tensors.read(tensors.floats(values), values.length)].map((value, at) =>
+        at < 297 && at % 10 < 7 ? expected[at] : value,
+      ),
+    );
+    tensors.free();
+  });
+
   /** A cache whose blocks are handed out in a scrambled order, and the calls on it. */
   function makeCache(
-    shape: Omit<Shape, 'tokens'>,
+    shape: Omit<Shape, 'tokens'> & { readonly half?: boolean },
     sequences: number,
     capacity: number,
     blockTokens: number,
@@ -281,16 +314,18 @@ await onEveryBuild((kernels, tensors) => {
   ) {
     const perSequence = Math.ceil(capacity / blockTokens);
     const blocks = perSequence * sequences + 1;
-    const cache = { blocks, blockTokens, kvHeads: shape.kvHeads, headDim: shape.headDim };
+    const { kvHeads, headDim, half = false } = shape;
+    const cache = { blocks, blockTokens, kvHeads, headDim, half };
     const bytes = kernels.cacheBytes(cache);
+    const unwritten = () => tensors.floats(Array<number>(bytes / 4).fill(Number.NaN));
     const table = Array.from({ length: sequences * perSequence }, (_, i) => {
       const block = i % perSequence;
       return blocks - 1 - block - owner((i - block) / perSequence, block) * perSequence;
     });
     const call = {
       ...cache,
-      keys: tensors.blank(bytes / 4),
-      values: tensors.blank(bytes / 4),
+      keys: unwritten(),
+      values: unwritten(),
       blockTable: tensors.ints(table),
       sequenceCount: sequences,
       blocksPerSequence: perSequence,
@@ -311,27 +346,32 @@ await onEveryBuild((kernels, tensors) => {
   }
 
   test('decode, prefill, chunked prefill and training give the same bits', () => {
-    for (const [heads, kvHeads, headDim, blockTokens, window, cap] of [
+    const shapes = [
       [4, 2, 24, 16, 0, 0],
       [3, 3, 32, 32, 0, 0],
       [8, 1, 10, 48, 0, 0],
+      [4, 2, 9, 16, 0, 0],
       [2, 2, 128, 16, 0, 0],
       [6, 2, 40, 16, 0, 0],
       [16, 4, 64, 32, 0, 0],
       [4, 2, 24, 16, 20, 0],
       [3, 3, 32, 32, 7, 2],
       [16, 4, 64, 16, 33, 5],
-    ] as const) {
+    ] as const;
+    for (const [[heads, kvHeads, headDim, blockTokens, window, cap], half] of shapes.flatMap((shape) =>
+      [false, true].map((half) => [shape, half] as const),
+    )) {
       const length = 83;
-      const shape = { heads, kvHeads, headDim, window, cap };
+      const shape = { heads, kvHeads, headDim, window, cap, half };
       const [wide, narrow] = [heads * headDim, kvHeads * headDim];
       const q = randomFloats(length * wide, 21, 2);
       const [k, v] = [randomFloats(length * narrow, 22, 2), randomFloats(length * narrow, 23)];
+      const [heldK, heldV] = half ? [rounded(k), rounded(v)] : [k, v];
       const whole = [{ start: 0, length, prefixStart: 0, prefixLength: 0 }];
-      const training = forward({ ...shape, tokens: length }, whole, q, k, v);
+      const training = forward({ ...shape, tokens: length }, whole, q, heldK, heldV);
       expectClose(
         tensors.read(training.out, length * wide),
-        reference({ ...shape, tokens: length }, whole, q, k, v).out,
+        reference({ ...shape, tokens: length }, whole, q, heldK, heldV).out,
       );
       const expected = tensors.bits(training.out, length * wide);
       const slice = (values: number[], width: number, from: number, to: number) =>
@@ -377,14 +417,18 @@ await onEveryBuild((kernels, tensors) => {
   });
 
   test('tokens of sequences with a common beginning have the bits they have alone', () => {
-    for (const [heads, kvHeads, headDim, blockTokens] of [
-      [4, 2, 24, 16],
-      [6, 2, 64, 16],
-      [5, 5, 32, 32],
-      [9, 1, 16, 16],
+    for (const [heads, kvHeads, headDim, blockTokens, half] of [
+      [4, 2, 24, 16, false],
+      [6, 2, 64, 16, false],
+      [5, 5, 32, 32, false],
+      [9, 1, 16, 16, false],
+      [4, 2, 24, 16, true],
+      [6, 2, 64, 16, true],
+      [5, 5, 32, 32, true],
+      [9, 1, 16, 16, true],
     ] as const) {
       const sequences = 11;
-      const shape = { heads, kvHeads, headDim };
+      const shape = { heads, kvHeads, headDim, half };
       const [wide, narrow] = [heads * headDim, kvHeads * headDim];
       // The third has nothing in common with the others, and the eighth only a part.
       const common = (sequence: number) => (sequence === 2 ? 0 : sequence === 7 ? 64 : 96);

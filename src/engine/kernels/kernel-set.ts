@@ -216,6 +216,9 @@ export class KernelSet implements Kernels {
   fill(a: Args<'fill'>) {
     this.#call('fill', a.count, a.value, a.x);
   }
+  round(a: Args<'round'>) {
+    this.#call('round', a.rows, a.width, a.stride, a.x);
+  }
 
   attention(a: Args<'attention'>) {
     this.#call('attention', ...rowsOf(a), a.q, a.k, a.v, a.out, a.logsumexp);
@@ -226,14 +229,14 @@ export class KernelSet implements Kernels {
   }
 
   cacheBytes(a: CacheShape) {
-    return this.#call('cacheBytes', a.blocks, a.blockTokens, a.kvHeads, a.headDim);
+    return this.#call('cacheBytes', a.blocks, a.blockTokens, a.kvHeads, a.headDim, flag(a.half));
   }
   cacheWrite(a: Args<'cacheWrite'>) {
     const { blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens } = a;
     const { keys, values, blockTable, sequences, positions, kStride, vStride, k, v } = a;
     // biome-ignore format: one line an idea
     this.#call(
-      'cacheWrite', blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens,
+      'cacheWrite', blocks, blockTokens, kvHeads, headDim, flag(a.half), sequenceCount, blocksPerSequence, tokens,
       keys, values, blockTable, sequences, positions, kStride, vStride, k, v,
     );
   }
@@ -243,7 +246,7 @@ export class KernelSet implements Kernels {
     const { keys, values, blockTable, sequences, positions, heads, qStride, window, cap, q, out } = a;
     // biome-ignore format: one line an idea
     this.#call(
-      'cacheAttention', blocks, blockTokens, kvHeads, headDim, sequenceCount, blocksPerSequence, tokens,
+      'cacheAttention', blocks, blockTokens, kvHeads, headDim, flag(a.half), sequenceCount, blocksPerSequence, tokens,
       keys, values, blockTable, sequences, positions, heads, qStride, scale, window, cap, q, out,
     );
   }

@@ -229,6 +229,8 @@ export interface LayerOps {
   copy(args: { from: Pointer; to: Pointer; count: number }): void;
   /** Sets `count` floats. */
   fill(args: { x: Pointer; value: number; count: number }): void;
+  /** Rounds [rows, width] to the nearest bfloat16 in place; the numbers stay float32. */
+  round(args: { x: Pointer; rows: number; width: number; stride?: number }): void;
 }
 
 /**
@@ -299,6 +301,8 @@ export interface CacheShape {
   blockTokens: number;
   kvHeads: number;
   headDim: number;
+  /** Keys and values are kept in bfloat16. */
+  half?: boolean;
 }
 
 export interface CacheCall extends CacheShape {

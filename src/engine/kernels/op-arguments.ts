@@ -2,7 +2,7 @@ import { EngineError } from '../../errors.ts';
 import { DETAILS } from './backend.ts';
 
 const CACHE =
-  'blocks blockTokens kvHeads headDim sequenceCount blocksPerSequence tokens keys values blockTable sequences positions';
+  'blocks blockTokens kvHeads headDim half sequenceCount blocksPerSequence tokens keys values blockTable sequences positions';
 const ROWS =
   'tokens heads kvHeads headDim rows qStride kStride vStride scale rowStart rowLength prefixStart prefixLength full window cap';
 
@@ -36,9 +36,10 @@ const NAMES = {
   scale: 'count alpha x',
   copy: 'count from to',
   fill: 'count value x',
+  round: 'rows width stride x',
   attention: `${ROWS} q k v out logsumexp`,
   attentionBackward: `${ROWS} q k v out logsumexp dout dq dk dv`,
-  cacheBytes: 'blocks blockTokens kvHeads headDim',
+  cacheBytes: 'blocks blockTokens kvHeads headDim half',
   cacheWrite: `${CACHE} kStride vStride k v`,
   cacheAttention: `${CACHE} heads qStride scale window cap q out`,
   lossForward: 'rows vocabulary temperature logits targets logprob logsumexp entropy sumSquares',

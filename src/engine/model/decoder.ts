@@ -53,6 +53,7 @@ export class Decoder {
   /** The output layer; the embedding itself in a tied model. */
   readonly head: PackedMatrix;
   readonly #layers: readonly DecoderLayer[];
+  readonly #roundsKeys: boolean;
   readonly #rope: RopeCache;
   /** Of layers with a sliding window, where they turn otherwise. */
   readonly #localRope: RopeCache;
@@ -65,6 +66,7 @@ export class Decoder {
     lora: LoraParameters | undefined,
   ) {
     this.config = config;
+    this.#roundsKeys = store.half;
     this.embedding = store.get('model.embed_tokens.weight');
     this.finalNorm = store.get('model.norm.weight');
     this.head = this.#matrix(config.tied ? this.embedding : store.get('lm_head.weight'), config.vocabulary);
@@ -118,6 +120,7 @@ export class Decoder {
       ? tape.headNorm(tape.share(qkv), headNorms, layout, config.normEpsilon, config.normOffset)
       : qkv;
     tape.rotate(qk, layout, tokens.positions, rope);
+    if (this.#roundsKeys) tape.roundKeys(qk, qkv, layout);
     const attended = tape.attention(qk, qkv, layout, {
       ...tokens.rows,
       scale: attentionScale(config),

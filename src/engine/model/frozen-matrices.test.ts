@@ -57,7 +57,7 @@ function distance(a: readonly Float32Array[], b: readonly Float32Array[]): numbe
   return Math.hypot(...other.map((value, at) => one[at]! - value)) / Math.hypot(...other);
 }
 
-test('with weights that are bfloat16 already only inputs are rounded: outputs and gradients move by one or two percent at most', () => {
+test('with weights that are bfloat16 already only inputs, keys and values are rounded: outputs and gradients move by a few percent at most', () => {
   const trained = (weights: 'float32' | 'bfloat16') =>
     withEngine({ model: exact, lora, weights }, (engine) => {
       engine.load(join(golden.directory, 'adapter'));
@@ -72,7 +72,7 @@ test('with weights that are bfloat16 already only inputs are rounded: outputs an
   const [half, full] = [trained('bfloat16'), trained('float32')];
   expect(distance(half.logprob, full.logprob)).toBeLessThan(0.005);
   expect(distance(half.logprob, full.logprob)).toBeGreaterThan(0);
-  expect(distance(half.gradients, full.gradients)).toBeLessThan(0.02);
+  expect(distance(half.gradients, full.gradients)).toBeLessThan(0.05);
   expect(half.published).toEqual(full.published);
 });
 
@@ -94,6 +94,31 @@ test('other weights are rounded: log-probs move a little, and half of the memory
   expect(kernels.bytesInUse).toBe(before);
 });
 
-test('weights that are trained are not held in bfloat16', () => {
-  expect(() => withEngine({ model: exact, weights: 'bfloat16' }, () => {})).toThrow(/give lora/);
+test('weights that are trained are multiplied in bfloat16 and kept in float32', () => {
+  const outcome = (weights: 'float32' | 'bfloat16') =>
+    withEngine({ model: exact, weights }, (engine) => {
+      const { pass, outputs: seen } = engine.forward(golden.rows, outputs);
+      engine.backward(pass, { logprob: golden.rows.map(({ ids }) => new Float32Array(ids.length).fill(1)) });
+      const names = ['self_attn.q_proj', 'mlp.up_proj', 'mlp.down_proj'];
+      const slopes = names.map((name) => engine.gradient(`model.layers.0.${name}.weight`));
+      const before = engine.value('model.layers.0.mlp.up_proj.weight').slice();
+      const adam = {
+        learningRate: 1e-7,
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        weightDecay: 0,
+        clipNorm: 1,
+      };
+      engine.optimStep(adam);
+      const after = engine.value('model.layers.0.mlp.up_proj.weight');
+      const moved = before.filter((value, at) => value !== after[at]).length / before.length;
+      return { logprob: seen.logprob!, slopes, moved };
+    });
+  const [half, full] = [outcome('bfloat16'), outcome('float32')];
+  expect(distance(half.logprob, full.logprob)).toBeGreaterThan(0);
+  expect(distance(half.logprob, full.logprob)).toBeLessThan(0.005);
+  expect(distance(half.slopes, full.slopes)).toBeLessThan(0.05);
+  // A step far below what bfloat16 can tell apart is not lost.
+  expect(half.moved).toBeGreaterThan(0.5);
 });

@@ -15,7 +15,7 @@ export function trainerBytes(
   trained: 'all' | 'adapter' | 'none',
   { weights = 'float32', rank = 0 }: Held = {},
 ): number {
-  if (trained === 'all') return 24 * countParameters(config);
+  if (trained === 'all') return (weights === 'bfloat16' ? 20 : 24) * countParameters(config);
   const forms = trained === 'adapter' ? 2 : 1;
   return forms * packedBytes(config, weights) + plainBytes(config, weights) + 24 * adapterSize(config, rank);
 }

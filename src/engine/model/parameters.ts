@@ -30,25 +30,31 @@ export class ParameterStore {
   readonly matrixCount: number;
   /** Grows when values change, so that packed forms know they are stale. */
   generation = 1;
-  /** Packed in bfloat16 as they are read; their floats are not kept. */
+  /** Whether matrices are packed in bfloat16. */
+  readonly half: boolean;
+  /** Of what is not trained: packed as they are read; their floats are not kept. */
   readonly #frozen: FrozenMatrices | undefined;
   readonly #parameters = new Map<string, Parameter>();
 
-  /** `frozen`: linear layers of the decoder are held in bfloat16, also transposed where a backward needs it. */
+  /**
+   * `half`: the decoder's matrices are multiplied in bfloat16. Those of linear layers are held so too where they are not
+   * trained, also transposed where a backward needs it.
+   */
   constructor(
     kernels: Kernels,
     specs: readonly WeightSpec[],
     trained: boolean,
-    frozen?: { readonly backward: boolean },
+    half?: { readonly backward: boolean },
   ) {
     this.kernels = kernels;
     this.trained = trained;
+    this.half = half !== undefined;
     const isFrozen = ({ kind, name }: WeightSpec) =>
-      frozen !== undefined && kind === 'linear' && !name.startsWith('visual.');
+      this.half && !trained && kind === 'linear' && !name.startsWith('visual.');
     const isMatrix = ({ kind }: WeightSpec) => kind === 'embedding' || kind === 'linear';
-    if (frozen) {
+    if (half && !trained) {
       const matrices = specs.filter(isFrozen);
-      this.#frozen = new FrozenMatrices(kernels, matrices, frozen.backward);
+      this.#frozen = new FrozenMatrices(kernels, matrices, half.backward);
       for (const spec of matrices) {
         this.#parameters.set(spec.name, { store: this, spec, offset: -1, elements: weightElements(spec) });
       }
@@ -81,8 +87,8 @@ export class ParameterStore {
     return this.#parameters.values();
   }
 
-  /** Whether matrices are packed in bfloat16. */
-  get half(): boolean {
+  /** Whether there are weights whose floats are not kept. */
+  get isFrozen(): boolean {
     return this.#frozen !== undefined;
   }
 

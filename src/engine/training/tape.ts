@@ -344,6 +344,14 @@ export class Tape {
     return qk;
   }
 
+  /** Keys and values as a cache in bfloat16 holds them. The gradient is that of what they were. */
+  roundKeys(qk: Activation, values: Activation, { heads, kvHeads, headSize }: HeadLayout): void {
+    const width = kvHeads * headSize;
+    const part = { rows: qk.rows, width };
+    this.kernels.round({ ...part, x: qk.at + 4 * heads * headSize, stride: qk.columns });
+    this.kernels.round({ ...part, x: values.at + 4 * (values.columns - width), stride: values.columns });
+  }
+
   /** Attention, causal unless the rows are `full`; q and k are at the beginning of each row of `qk`, v at the end of each row of `values`. */
   attention(qk: Activation, values: Activation, layout: HeadLayout, seen: AttentionLayout): Activation {
     const { heads, kvHeads, headSize } = layout;

@@ -78,14 +78,10 @@ export class TrainingEngine {
     this.#options = options;
     this.config = readModelConfig(model);
     if (lora && !trainable) throw new ConfigError('lora and trainable: false exclude each other');
-    const isHalf = options.weights === 'bfloat16';
-    if (isHalf && trainable && !lora) {
-      throw new ConfigError("weights is 'bfloat16', which holds weights that are not trained; give lora");
-    }
     this.#checkFits(trainable);
     this.#arena = new Arena(kernels);
-    const frozen = isHalf ? { backward: trainable } : undefined;
-    this.#model = new ParameterStore(kernels, weightSpecs(this.config), trainable && !lora, frozen);
+    const half = options.weights === 'bfloat16' ? { backward: trainable } : undefined;
+    this.#model = new ParameterStore(kernels, weightSpecs(this.config), trainable && !lora, half);
     const extraSpecs = [
       ...(lora ? loraSpecs(this.config, lora) : []),
       ...(options.valueHead ? valueHeadSpecs(this.config) : []),
@@ -209,7 +205,7 @@ export class TrainingEngine {
       offset += parameter.elements;
     }
     const values = ({ name }: WeightSpec) => tensors.get(name)!.data;
-    if (this.#model.half) readWeights(this.#options.model, this.config, values);
+    if (this.#model.isFrozen) readWeights(this.#options.model, this.config, values);
     else for (const spec of specs) values(spec).set(this.#model.value(this.#model.get(spec.name)));
     for (const spec of specs) this.#addAdapter(spec, values(spec));
     return tensors;
