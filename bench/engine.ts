@@ -33,13 +33,13 @@ const values = readFlags(
   { rounds: '2', sizes: '1M,11M' },
 );
 
-/** Ratios that were aimed at on a machine with AVX-512. */
+/** Ratios that were aimed at on a machine with AVX-512: training in float32, generation in the faster arithmetic of each. */
 const TORCH_AIMS: Readonly<Record<string, { readonly figure: string; readonly least: number }>> = {
   'training 1M': { figure: 'ratioTrain1M', least: 1.8 },
   'training 11M': { figure: 'ratioTrain11M', least: 1.1 },
-  'generation 1M at 32 requests': { figure: 'ratioGenerate32', least: 5 },
-  'generation 1M at 128 requests': { figure: 'ratioGenerate128', least: 3 },
-  'generation 11M at 32 requests': { figure: 'ratioGenerate32At11M', least: 4 },
+  'generation 1M at 32 requests': { figure: 'bestGenerate32', least: 5 },
+  'generation 1M at 128 requests': { figure: 'bestGenerate128', least: 3 },
+  'generation 11M at 32 requests': { figure: 'bestGenerate32At11M', least: 4 },
   'training with images': { figure: 'ratioTrainImages', least: 1 },
   'generation with images at 32 requests': { figure: 'ratioGenerateImages', least: 3 },
 };

@@ -81,6 +81,8 @@ static void take_cache(Call *call, CacheJob *job) {
   }
 }
 
+enum { WRITTEN = 1 << 11 }; // numbers of a chunk: few, as each goes to a cache line of its own
+
 static void cache_write_chunk(void *data, int64_t chunk, int thread) {
   (void)thread;
   CacheJob *job = data;
@@ -121,7 +123,7 @@ static int32_t op_cacheWrite(Call *call) {
   job.k = take_floats(call, span(job.tokens, job.kStride, width));
   job.v = take_floats(call, span(job.tokens, job.vStride, width));
   if (call->error || !width) return call->error;
-  job.tileTokens = chunk_items(width, ELEMENTS / 2);
+  job.tileTokens = chunk_items(width, WRITTEN);
   parallel(call->context, divide_up(job.tokens, job.tileTokens), cache_write_chunk, &job);
   return 0;
 }

@@ -343,7 +343,7 @@ static int32_t round_matmul(MatmulJob *job) {
   const int64_t depth = PAIRS ? divide_up(job->k, 2) : job->k;
   uint8_t *room = workspace(job->context, times(4, times(job->m, depth)));
   if (!room) return WORKSPACE;
-  RoundJob round = {job->x, (float *)room, job->m, job->k, job->xStride, depth, chunk_items(most(1, job->k), 1 << 15)};
+  RoundJob round = {job->x, (float *)room, job->m, job->k, job->xStride, depth, chunk_items(most(1, job->k), 1 << 12)};
   parallel(job->context, divide_up(job->m, round.step), round_chunk, &round);
   job->x = round.rounded;
   job->k = job->xStride = depth;

@@ -4,7 +4,7 @@ import { type EmbeddedServer, openServer } from '../../src/engine/server.ts';
 import type { SamplingParams } from '../../src/inference/server.ts';
 import { PLAIN_SAMPLING } from '../../src/lib/plain-sampling.ts';
 import { createRandom } from '../../src/lib/random.ts';
-import { median } from './median.ts';
+import { ARITHMETICS, type Arithmetic, compare } from './compare.ts';
 import { BENCH_SIZES, benchModel } from './models.ts';
 import type { TrainingBench } from './training.ts';
 
@@ -32,51 +32,46 @@ export async function benchGeneration(options: TrainingBench): Promise<Record<st
   for (const { name, size, vocabulary } of BENCH_SIZES) {
     if (!options.sizes.includes(name)) continue;
     const { directory, config } = benchModel(size, vocabulary);
-    const server = await openServer({
-      model: directory,
-      threads: options.threads,
-      ...(options.kernels ? { kernels: options.kernels } : {}),
-    });
+    const open = (weights: Arithmetic) =>
+      openServer({
+        model: directory,
+        weights,
+        threads: options.threads,
+        ...(options.kernels ? { kernels: options.kernels } : {}),
+      });
+    const servers = { float32: await open('float32'), bfloat16: await open('bfloat16') };
     const prompt = (length: number) => Int32Array.from({ length }, () => random.integer(vocabulary));
-    const time = async (requests: number) => {
+    const time = async (requests: number, arithmetic: Arithmetic) => {
       const prompts = Array.from({ length: requests }, () => prompt(PROMPT_TOKENS));
       const start = performance.now();
-      await Promise.all(prompts.map((ids) => ask(server, ids, REPLY_TOKENS)));
+      await Promise.all(prompts.map((ids) => ask(servers[arithmetic], ids, REPLY_TOKENS)));
       return (requests * REPLY_TOKENS) / ((performance.now() - start) / 1e3);
     };
     const delay = monitorEventLoopDelay({ resolution: 1 });
     // Until every page of the cache was written once, the system clears them between tokens.
-    while ((await server.stats()).evictions === 0) await time(64);
+    for (const arithmetic of ARITHMETICS)
+      while ((await servers[arithmetic].stats()).evictions === 0) await time(64, arithmetic);
     delay.enable();
     // The larger models are for scale: one round, and not 128 at once.
     const rounds = name === '1M' ? options.rounds : 1;
     for (const requests of name === '1M' ? [1, 32, 128] : [1, 32]) {
       const label = `${requests}${name === '1M' ? '' : `At${name}`}`;
-      const ours: number[] = [];
-      const theirs: number[] = [];
-      for (let round = 0; round < rounds; round++) {
-        ours.push(await time(requests));
-        if (!options.torch) continue;
-        const { threads } = options;
-        const request = { do: 'generate', shape: config, requests, promptTokens: PROMPT_TOKENS, threads };
-        if (round === 0) await options.torch.ask({ ...request, tokens: 4 });
-        const answer = await options.torch.ask<{ tokensPerSecond: number }>({
-          ...request,
-          tokens: REPLY_TOKENS,
-        });
-        theirs.push(answer.tokensPerSecond);
-      }
-      figures[`generate${label}`] = median(ours);
-      if (options.torch) {
-        figures[`torchGenerate${label}`] = median(theirs);
-        figures[`ratioGenerate${label}`] = median(ours.map((own, round) => own / theirs[round]!));
-      }
+      const { threads, torch } = options;
+      const request = { do: 'generate', shape: config, requests, promptTokens: PROMPT_TOKENS, threads };
+      if (torch) for (const dtype of ARITHMETICS) await torch.ask({ ...request, dtype, tokens: 4 });
+      const ours = (arithmetic: Arithmetic) => time(requests, arithmetic);
+      const theirs =
+        torch &&
+        (async (dtype: Arithmetic) =>
+          (await torch.ask<{ tokensPerSecond: number }>({ ...request, dtype, tokens: REPLY_TOKENS }))
+            .tokensPerSecond);
+      Object.assign(figures, await compare(`generate${label}`, rounds, ours, theirs));
     }
     delay.disable();
     figures[`generate${name}DelayP99Milliseconds`] = delay.percentile(99) / 1e6;
-    figures[`generate${name}PeakMegabytes`] = (await server.stats()).peakBytes / 1e6;
-    Object.assign(figures, await multiTurn(server, prompt, name));
-    await server.close();
+    figures[`generate${name}PeakMegabytes`] = (await servers.float32.stats()).peakBytes / 1e6;
+    Object.assign(figures, await multiTurn(servers.float32, prompt, name));
+    for (const server of Object.values(servers)) await server.close();
     for (const [key, value] of Object.entries(figures)) {
       if (/enerate|multiTurn/.test(key)) console.log(`${key.padEnd(36)} ${value.toFixed(2)}`);
     }

@@ -3,7 +3,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { openTrainer, type TrainerOptions } from '../../src/engine/training/trainer.ts';
 import { createRandom } from '../../src/lib/random.ts';
 import type { AdamOptions, Row } from '../../src/training/trainer.ts';
-import { median } from './median.ts';
+import { type Arithmetic, compare } from './compare.ts';
 import { BENCH_SIZES, benchModel } from './models.ts';
 import type { PythonPeer } from './python-peer.ts';
 
@@ -32,12 +32,16 @@ export async function benchTraining(options: TrainingBench): Promise<Record<stri
   for (const { name, size, vocabulary } of BENCH_SIZES) {
     if (!options.sizes.includes(name)) continue;
     const { directory, config } = benchModel(size, vocabulary);
-    const trainer = await openTrainer({
-      model: directory,
-      threads: options.threads,
-      ...(options.kernels ? { kernels: options.kernels } : {}),
-    });
-    const time = async (rows: readonly Row[], steps: number) => {
+    const open = (weights: Arithmetic) =>
+      openTrainer({
+        model: directory,
+        weights,
+        threads: options.threads,
+        ...(options.kernels ? { kernels: options.kernels } : {}),
+      });
+    const trainers = { float32: await open('float32'), bfloat16: await open('bfloat16') };
+    const time = async (rows: readonly Row[], steps: number, arithmetic: Arithmetic = 'float32') => {
+      const trainer = trainers[arithmetic];
       const start = performance.now();
       for (let step = 0; step < steps; step++) {
         const pass = await trainer.forward(rows, { temperature: 1, outputs: ['logprob'] });
@@ -52,35 +56,35 @@ export async function benchTraining(options: TrainingBench): Promise<Record<stri
     };
     const rows = randomRows(16, 257, vocabulary);
     await time(rows, 1);
+    await time(rows, 1, 'bfloat16');
     const steps = Math.max(1, Math.round((SECONDS_PER_SAMPLE * (await time(rows, 1))) / 4096));
-    const ours: number[] = [];
-    const theirs: number[] = [];
     const request = { do: 'train', shape: config, rows: 16, length: 256, steps };
-    const torchThreads = options.torch && (await bestThreads(options.torch, request, options.threads));
+    const { torch } = options;
+    const torchThreads = torch && {
+      float32: await bestThreads(torch, { ...request, dtype: 'float32' }, options.threads),
+      bfloat16: await bestThreads(torch, { ...request, dtype: 'bfloat16' }, options.threads),
+    };
     const delay = monitorEventLoopDelay({ resolution: 1 });
-    for (let round = 0; round < options.rounds; round++) {
+    const ours = async (arithmetic: Arithmetic) => {
       delay.enable();
-      ours.push(await time(rows, steps));
+      const speed = await time(rows, steps, arithmetic);
       delay.disable();
-      if (options.torch) theirs.push(await askTorch(options.torch, { ...request, threads: torchThreads }));
-    }
-    figures[`train${name}`] = median(ours);
-    if (options.torch) {
-      figures[`torchTrain${name}`] = median(theirs);
-      figures[`ratioTrain${name}`] = median(ours.map((own, round) => own / theirs[round]!));
-    }
+      return speed;
+    };
+    const theirs =
+      torch && ((dtype: Arithmetic) => askTorch(torch, { ...request, dtype, threads: torchThreads![dtype] }));
+    Object.assign(figures, await compare(`train${name}`, options.rounds, ours, theirs));
     figures[`train${name}DelayP99Milliseconds`] = delay.percentile(99) / 1e6;
-    figures[`train${name}PeakMegabytes`] = (await trainer.peakBytes()) / 1e6;
+    figures[`train${name}PeakMegabytes`] = (await trainers.float32.peakBytes()) / 1e6;
     if (name !== '1M') {
       const long = randomRows(2, 2049, vocabulary);
       await time(long, 1);
       figures[`costAt2048Over256For${name}`] =
-        median(ours) / (await time(long, Math.max(1, Math.round(steps / 2))));
+        figures[`train${name}`]! / (await time(long, Math.max(1, Math.round(steps / 2))));
     }
-    await trainer.close();
+    for (const trainer of Object.values(trainers)) await trainer.close();
     for (const [key, value] of Object.entries(figures)) {
-      if (key.endsWith(name) || key.includes(`${name}P`))
-        console.log(`${key.padEnd(28)} ${value.toFixed(2)}`);
+      if (key.includes(name)) console.log(`${key.padEnd(28)} ${value.toFixed(2)}`);
     }
   }
   return figures;

@@ -1,7 +1,8 @@
 """The same shapes in PyTorch, for `npm run bench engine -- --against torch`.
 
-Reads one JSON request a line: {"do": "train" | "generate", "shape": {…}, …}; answers one JSON line. float32, eager, SDPA
-attention (no padding, no materialised mask), fused AdamW, KV cache of the final length; all that torch does well on a CPU.
+Reads one JSON request a line: {"do": "train" | "generate", "dtype": "float32" | "bfloat16", "shape": {…}, …}; answers one JSON
+line. Eager, SDPA attention (no padding, no materialised mask), fused AdamW, KV cache of the final length; all that torch does well
+on a CPU. In bfloat16 training keeps float32 weights under autocast, and generation holds everything in bfloat16.
 """
 import json, sys, time
 import torch, torch.nn.functional as F
@@ -61,7 +62,9 @@ def train(state, request):
     ids = torch.randint(0, request["shape"]["vocabulary"], (rows, length + 1))
     start = time.perf_counter()
     for _ in range(request["steps"]):
-        logits = model(ids[:, :-1])
+        with torch.autocast("cpu", torch.bfloat16, enabled=request["dtype"] == "bfloat16"):
+            logits = model(ids[:, :-1])
+        logits = logits.float()
         loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), ids[:, 1:].reshape(-1), reduction="sum")
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -72,18 +75,20 @@ def train(state, request):
 
 @torch.inference_mode()
 def generate(state, request):
+    dtype = getattr(torch, request["dtype"])
     if state.get("shape") != request["shape"]:
-        state["model"], state["shape"] = Model(request["shape"]), request["shape"]
+        state["model"], state["shape"] = Model(request["shape"]).to(dtype), request["shape"]
+        state["model"].cos, state["model"].sin = state["model"].cos.to(dtype), state["model"].sin.to(dtype)
     model, s, b, new = state["model"], request["shape"], request["requests"], request["tokens"]
     prompt = torch.randint(0, s["vocabulary"], (b, request["promptTokens"]))
     total = request["promptTokens"] + new
-    cache = [tuple(torch.empty(b, s["kvHeads"], total, s["headSize"]) for _ in range(2)) for _ in range(s["layers"])]
+    cache = [tuple(torch.empty(b, s["kvHeads"], total, s["headSize"], dtype=dtype) for _ in range(2)) for _ in range(s["layers"])]
     start = time.perf_counter()
     ids, at = prompt, 0
     for _ in range(new):
         logits = model(ids, cache, at)[:, -1]
         at += ids.shape[1]
-        logp = F.log_softmax(logits, -1)
+        logp = F.log_softmax(logits.float(), -1)
         ids = torch.multinomial(logp.exp(), 1)
         logp.gather(1, ids)
     return {"tokensPerSecond": b * new / (time.perf_counter() - start)}
@@ -97,6 +102,6 @@ for line in sys.stdin:
                   "mkldnn": torch.backends.mkldnn.is_available(), "threads": torch.get_num_threads()}
     else:
         torch.set_num_threads(request["threads"])
-        state = states.setdefault((request["do"], json.dumps(request["shape"])), {})
+        state = states.setdefault((request["do"], request["dtype"], json.dumps(request["shape"])), {})
         answer = {"train": train, "generate": generate}[request["do"]](state, request)
     print(json.dumps(answer), flush=True)

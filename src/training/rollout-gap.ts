@@ -25,7 +25,7 @@ export function rolloutGap(trainer: readonly Float64Array[], rollout: readonly F
     'training/rollout_probs_diff_mean': mean(differences),
     'training/rollout_probs_diff_std': sampleDeviation(differences),
     'training/rollout_actor_probs_pearson_corr': pearson(ours.map(Math.exp), theirs.map(Math.exp)),
-    'rollout_corr/kl': -mean(logRatios),
+    'rollout_corr/kl': 0 - mean(logRatios),
     'rollout_corr/k3_kl': mean(logRatios.map((x) => Math.exp(hold(x)) - 1 - hold(x))),
     'rollout_corr/training_ppl': mean(sequences.map((sequence) => Math.exp(-sequence.trainer))),
     'rollout_corr/training_log_ppl': -mean(sequences.map((sequence) => sequence.trainer)),

@@ -68,6 +68,28 @@ export function expandPrompt(
   };
 }
 
+/** Time, row and column of a token; behind the prompt they count on together. */
+export function setPositions(
+  mrope: Int32Array,
+  token: number,
+  sight: Sight | undefined,
+  position: number,
+): void {
+  const { positions, lag } = sight ?? { positions: undefined, lag: 0 };
+  for (let axis = 0; axis < 3; axis++) {
+    mrope[3 * token + axis] = positions?.[3 * position + axis] ?? position - lag;
+  }
+}
+
+/** One a token of the prompt as it was given; images are not predicted. */
+export function givenLogprobs(promptLogprobs: Float32Array, sight: Sight | undefined): Float32Array {
+  if (!sight) return promptLogprobs;
+  const images = new Set(sight.pictures.map(({ start }) => start));
+  return Float32Array.from(sight.places, (place) =>
+    images.has(place) ? Number.NaN : promptLogprobs[place]!,
+  );
+}
+
 /** Below zero; eight tokens of an image hold its whole hash but for a bit each. */
 function keyOf(blob: string, place: number): number {
   const part = 8 * (place % Math.max(1, Math.floor(blob.length / 8)));

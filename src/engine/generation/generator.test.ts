@@ -208,6 +208,43 @@ describe('the same request and seed give the same tokens', () => {
     });
   });
 
+  test('with guesses, of which some are right, and without', () => {
+    for (const sampling of [
+      { temperature: 0 },
+      { temperature: 0.3, seed: 4 },
+      { temperature: 1, stopIds: [3] },
+    ]) {
+      const wanted = request(promptOf(30, 1), { ...sampling, maxTokens: 100 }, { streams: true });
+      const several = Array.from({ length: 9 }, () => wanted);
+      const [together, one] = [open(), open()];
+      several.forEach((each, key) => {
+        together.add(key, each);
+      });
+      const expected = run(together).get(0)!;
+      expect(together.statistics().guessedTokens).toBe(0);
+      one.add(0, wanted);
+      const streamed: number[] = [];
+      let result: GenerateResult | undefined;
+      while (one.busy) {
+        one.step();
+        const news = one.takeNews();
+        streamed.push(...(news?.streamed.ids ?? []));
+        result ??= news?.finished[0]?.result;
+      }
+      const { steps, rightGuesses, guessedTokens, sampledTokens } = one.statistics();
+      expect(result).toEqual(expected);
+      expect(streamed).toEqual([...expected.ids]);
+      expect(sampledTokens).toBe(expected.ids.length);
+      expect(guessedTokens).toBeGreaterThanOrEqual(rightGuesses);
+      if (sampling.temperature === 0) {
+        expect(rightGuesses).toBeGreaterThan(20);
+        expect(steps).toBeLessThan(expected.ids.length - 10);
+      }
+      together.free();
+      one.free();
+    }
+  });
+
   test('and other seeds give other tokens', () => {
     const replies = Array.from({ length: 8 }, (_, seed) => alone(request([1, 2, 3], { seed })).ids.join());
     expect(new Set(replies).size).toBe(8);

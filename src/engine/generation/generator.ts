@@ -10,7 +10,8 @@ import type { Kernels } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { PatchedImage } from '../vision/encoder.ts';
 import type { ImagePatches } from '../vision/image-patches.ts';
-import { expandPrompt, type Sight } from './expand-prompt.ts';
+import { expandPrompt, givenLogprobs, type Sight, setPositions } from './expand-prompt.ts';
+import { ROWS_OF_GUESSES } from './guesses.ts';
 import { Head } from './head.ts';
 import { type LoraWeights, loadLora } from './lora.ts';
 import { type PackedWeights, packWeights, type WeightSource } from './packed-weights.ts';
@@ -46,6 +47,9 @@ export interface GenerationStatistics {
   /** Prompt tokens found in the cache when their request began. */
   readonly cachedPromptTokens: number;
   readonly sampledTokens: number;
+  /** Tokens that were guessed, and those of them that sampling confirmed. */
+  readonly guessedTokens: number;
+  readonly rightGuesses: number;
   readonly evictions: number;
   readonly preemptions: number;
   readonly waiting: number;
@@ -88,7 +92,14 @@ export class Generator {
   readonly #versions = new Map<string, number>();
   #order = 0;
   #news: StepNews = emptyNews();
-  #counts = { steps: 0, computedPromptTokens: 0, cachedPromptTokens: 0, sampledTokens: 0 };
+  #counts = {
+    steps: 0,
+    computedPromptTokens: 0,
+    cachedPromptTokens: 0,
+    sampledTokens: 0,
+    guessedTokens: 0,
+    rightGuesses: 0,
+  };
 
   constructor(kernels: Kernels, config: ModelConfig, source: WeightSource, options: GeneratorOptions) {
     this.#kernels = kernels;
@@ -116,7 +127,7 @@ export class Generator {
     });
     const { patches } = options;
     this.#eyes = patches && { patches, seen: new SeenImages(kernels) };
-    this.#head = new Head(kernels, config, options.maxBatch);
+    this.#head = new Head(kernels, config, Math.max(options.maxBatch, ROWS_OF_GUESSES));
     this.#cache = new PrefixCache({
       blocks,
       blockTokens: BLOCK_TOKENS,
@@ -284,36 +295,61 @@ export class Generator {
   #stepGroup(group: readonly RunningSequence[], lora: LoraWeights | undefined): void {
     const tokens = this.#describe(group);
     this.#transformer.step(this.#weights, lora, tokens, group.length, this.#look(group));
-    const rows: number[] = [];
-    const ready: RunningSequence[] = [];
+    const sampled: Sampled = { rows: [], sequences: [], ahead: [] };
     let row = 0;
     for (const sequence of group) {
       if (sequence.promptLogprobs) this.#scorePrompt(sequence, row, tokens);
       row += sequence.scheduled;
       this.#countWritten(sequence);
-      this.#cache.advance(sequence.path!, sequence.ids, sequence.scheduled);
+      const { count } = sequence.guesses;
+      this.#cache.advance(sequence.path!, sequence.ids, sequence.scheduled - count);
       if (sequence.path!.length < sequence.length) continue;
-      rows.push(row - 1);
-      ready.push(sequence);
+      for (let ahead = 0; ahead <= count; ahead++) {
+        sampled.rows.push(row - 1 - count + ahead);
+        sampled.sequences.push(sequence);
+        sampled.ahead.push(ahead);
+      }
     }
-    this.#sample(tokens, rows, ready);
+    this.#sample(tokens, sampled);
+    for (const { guesses, length } of group) {
+      this.#counts.guessedTokens += guesses.count;
+      this.#counts.rightGuesses += guesses.right;
+      guesses.settle(length);
+    }
   }
 
-  #sample(stateRows: number, rows: readonly number[], ready: readonly RunningSequence[]): void {
+  #sample(stateRows: number, { rows, sequences, ahead }: Sampled): void {
     try {
-      this.#head.sample(this.#weights, this.#transformer.states, stateRows, rows, ready);
+      this.#head.sample(this.#weights, this.#transformer.states, stateRows, rows, sequences, ahead);
     } catch (error) {
       // One bad row (logits that overflowed, say) must not take its neighbours along.
-      if (ready.length === 1) this.#fail(ready[0]!, error);
-      else
-        for (let index = 0; index < ready.length; index++) {
-          this.#sample(stateRows, [rows[index]!], [ready[index]!]);
+      if (rows.length === 1 && this.#follows(sequences[0]!, ahead[0]!)) this.#fail(sequences[0]!, error);
+      else if (rows.length > 1)
+        for (let index = 0; index < rows.length; index++) {
+          this.#sample(stateRows, {
+            rows: [rows[index]!],
+            sequences: [sequences[index]!],
+            ahead: [ahead[index]!],
+          });
         }
       return;
     }
-    for (let index = 0; index < ready.length; index++) {
-      this.#take(ready[index]!, this.#head.ids[index]!, this.#head.logprobs[index]!);
+    for (let index = 0; index < rows.length; index++) {
+      const sequence = sequences[index]!;
+      if (!this.#follows(sequence, ahead[index]!)) continue;
+      const id = this.#head.ids[index]!;
+      this.#take(sequence, id, this.#head.logprobs[index]!);
+      const { guesses, path } = sequence;
+      if (!path || guesses.right === guesses.count || guesses.ids[guesses.right] !== id) continue;
+      // Its keys and values are written already.
+      guesses.right++;
+      this.#cache.advance(path, sequence.ids, 1);
     }
+  }
+
+  /** Whether all guesses before a place were right, and the reply goes on: what was computed there counts. */
+  #follows(sequence: RunningSequence, ahead: number): boolean {
+    return sequence.path !== undefined && sequence.guesses.right === ahead;
   }
 
   /** Fills the transformer's inputs with the group's scheduled tokens. */
@@ -327,7 +363,8 @@ export class Generator {
         blockTable[at + blocks] = path.table[blocks]!;
       }
       for (let position = path.length; position < path.length + sequence.scheduled; position++) {
-        const id = sequence.ids[position]!;
+        const { length, guesses } = sequence;
+        const id = position < length ? sequence.ids[position]! : guesses.ids[position - length]!;
         ids[token] = id < 0 ? this.config.vision!.imageId : id;
         if (mrope) setPositions(mrope, token, sequence.sight, position);
         sequences[token] = index;
@@ -416,7 +453,9 @@ export class Generator {
         versions: sequence.versions,
         promptTokens: sequence.promptTokens,
         cachedTokens,
-        ...(sequence.promptLogprobs ? { promptLogprobs: givenLogprobs(sequence) } : {}),
+        ...(sequence.promptLogprobs
+          ? { promptLogprobs: givenLogprobs(sequence.promptLogprobs, sequence.sight) }
+          : {}),
       },
     });
   }
@@ -442,21 +481,11 @@ export class Generator {
   }
 }
 
-/** Time, row and column of a token; behind the prompt they count on together. */
-function setPositions(mrope: Int32Array, token: number, sight: Sight | undefined, position: number): void {
-  const { positions, lag } = sight ?? { positions: undefined, lag: 0 };
-  for (let axis = 0; axis < 3; axis++) {
-    mrope[3 * token + axis] = positions?.[3 * position + axis] ?? position - lag;
-  }
-}
-
-/** One a token of the prompt as it was given; images are not predicted. */
-function givenLogprobs({ promptLogprobs, sight }: RunningSequence): Float32Array {
-  if (!sight) return promptLogprobs!;
-  const images = new Set(sight.pictures.map(({ start }) => start));
-  return Float32Array.from(sight.places, (place) =>
-    images.has(place) ? Number.NaN : promptLogprobs![place]!,
-  );
+/** Tokens to sample in a step: the row of the state that predicts each, its sequence, and how many guesses lie before it. */
+interface Sampled {
+  readonly rows: number[];
+  readonly sequences: RunningSequence[];
+  readonly ahead: number[];
 }
 
 /** An adapter of several versions has a name for each; one without a version is its own. */

@@ -63,13 +63,17 @@ export class Head {
     this.#logprob = floats();
   }
 
-  /** Samples the next token of each sequence from the state in its row; results in `ids` and `logprobs`. */
+  /**
+   * Samples a token of each sequence from the state in its row: the next one, or one so many places `ahead` of it. Results in
+   * `ids` and `logprobs`.
+   */
   sample(
     weights: PackedWeights,
     states: Pointer,
     stateRows: number,
     rows: readonly number[],
     sequences: readonly RunningSequence[],
+    ahead: readonly number[],
   ): void {
     for (let from = 0; from < rows.length; from += this.#partRows) {
       const count = Math.min(this.#partRows, rows.length - from);
@@ -82,7 +86,7 @@ export class Head {
         this.#topK.view[index] = topK;
         this.#topP.view[index] = topP;
         this.#minP.view[index] = minP;
-        this.#uniform.view[index] = randomNumber(sequence.seed, replyTokens(sequence));
+        this.#uniform.view[index] = randomNumber(sequence.seed, replyTokens(sequence) + ahead[from + index]!);
         penalized ||= sequence.occurrences !== undefined;
       }
       const raw = penalized ? this.#penalize(sequences, from, count) : this.#logits;

@@ -4,6 +4,7 @@
  * last request in line gives its blocks back and waits; it loses nothing but time, because the same ids give the same
  * K/V again.
  */
+import { ROWS_OF_GUESSES } from './guesses.ts';
 import type { PrefixCache } from './prefix-cache.ts';
 import { pendingTokens, type RunningSequence } from './sequence.ts';
 
@@ -60,12 +61,13 @@ export class Scheduler {
     const { stepTokens } = this.#options;
     const preemptions = this.preemptions;
     let left = stepTokens;
-    for (const sequence of this.#running) sequence.scheduled = 0;
+    for (const sequence of this.#running) sequence.scheduled = sequence.guesses.count = 0;
+    const guesses = Math.floor(ROWS_OF_GUESSES / Math.max(1, this.#running.length)) - 1;
     for (let index = 0; index < this.#running.length && left > 0; index++) {
       const sequence = this.#running[index]!;
       if (pendingTokens(sequence) === 1 && this.#makeRoom(sequence, 1)) {
-        sequence.scheduled = 1;
-        left--;
+        sequence.scheduled = 1 + this.#guess(sequence, Math.min(guesses, left - 1));
+        left -= sequence.scheduled;
       }
     }
     for (let index = 0; index < this.#running.length && left > 0; index++) {
@@ -76,6 +78,16 @@ export class Scheduler {
     this.#step.length = 0;
     for (const sequence of this.#running) if (sequence.scheduled > 0) this.#step.push(sequence);
     return this.#step;
+  }
+
+  /** How many tokens behind the next one are guessed. Penalties of a token depend on those before it: no guesses there. */
+  #guess(sequence: RunningSequence, most: number): number {
+    if (most <= 0 || sequence.occurrences) return 0;
+    const { guesses, ids, length, limit } = sequence;
+    if (guesses.make(ids, length, Math.min(most, limit - length - 1)) === 0) return 0;
+    this.#cache.reserve(sequence.path!, 1 + guesses.count);
+    guesses.count = Math.min(guesses.count, this.#cache.room(sequence.path!) - 1);
+    return guesses.count;
   }
 
   #scheduleChunk(sequence: RunningSequence, most: number): number {

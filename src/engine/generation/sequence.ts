@@ -1,6 +1,7 @@
 import type { SamplingParams, VersionSpan } from '../../inference/server.ts';
 import { hashSeed } from '../../lib/random.ts';
 import type { Sight } from './expand-prompt.ts';
+import { Guesses } from './guesses.ts';
 import type { CachePath } from './prefix-cache.ts';
 import type { PlainRequest } from './request.ts';
 import type { StopStrings } from './stop-strings.ts';
@@ -40,8 +41,9 @@ export interface RunningSequence {
   cachedTokens: number;
   /** Its K/V while it runs. */
   path: CachePath | undefined;
-  /** Tokens of this sequence in the step being made. */
+  /** Tokens of this sequence in the step being made, guesses among them. */
   scheduled: number;
+  readonly guesses: Guesses;
 }
 
 export function createSequence(
@@ -79,6 +81,7 @@ export function createSequence(
     cachedTokens: -1,
     path: undefined,
     scheduled: 0,
+    guesses: new Guesses(),
   };
 }
 
