@@ -225,7 +225,7 @@ static napi_value create(napi_env env, napi_callback_info info) {
   napi_value arguments[2], instance, value;
   napi_get_cb_info(env, info, &count, arguments, NULL, NULL);
   double threads = number_at(env, arguments[0]), bytes = number_at(env, arguments[1]);
-  if (!(threads >= 1 && threads <= 1024 && bytes >= 1 << 26 && bytes <= 1e15)) return NULL;
+  if (!(threads >= 1 && threads <= MOST_THREADS && bytes >= 1 << 26 && bytes <= 1e15)) return NULL;
   Context *context = create_context((int)threads, (uint64_t)bytes);
   if (!context) return NULL;
   napi_create_object(env, &instance);

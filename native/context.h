@@ -10,15 +10,24 @@ enum { SCRATCH_BYTES = 1 << 20 };      // private to each thread
 
 typedef void (*Work)(void *job, int64_t chunk, int thread);
 
+enum { OWN_LINE = 64, MOST_THREADS = 256 }; // bytes that cores exchange as a whole
+
+// A thread's share of the job: a generation in the upper half and the chunks still unclaimed in the lower. A claim is one
+// compare-and-swap of both, so a thread that comes late can never claim from the wrong job.
 typedef struct {
-  // `ticket` is a generation in the upper half and the chunks still unclaimed in the lower: a claim is one
-  // compare-and-swap of both, so a thread that comes late can never claim from the wrong job.
-  uint64_t ticket;
-  int32_t done, callerWaits;
-  int32_t signal, sleepers, stop;
-  int32_t chunks;
+  _Alignas(OWN_LINE) uint64_t ticket;
+} Share;
+
+// What different threads write lies in lines of its own: one that two cores write to travels between them each time.
+typedef struct {
+  _Alignas(OWN_LINE) int32_t signal; // counts jobs
+  int32_t sleepers, stop;
+  _Alignas(OWN_LINE) int32_t chunks;
   Work work;
   void *job;
+  _Alignas(OWN_LINE) int32_t done;
+  int32_t callerWaits;
+  Share shares[MOST_THREADS];
 } Pool;
 
 typedef struct {

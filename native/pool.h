@@ -1,4 +1,4 @@
-// A pool that shares out the chunks of one job at a time. The caller works too. Waiting threads spin briefly and
+// A pool that shares out the chunks of one job at a time, an even part to each thread. The caller works too. Waiting threads spin briefly and
 // then park, so that on busy cores they cost nothing.
 
 #if defined(__wasm__)
@@ -29,42 +29,52 @@ static void wake(Context *context, int32_t *word, int32_t count);
 
 #define READ(word) __atomic_load_n(&(word), __ATOMIC_SEQ_CST)
 #define WRITE(word, value) __atomic_store_n(&(word), value, __ATOMIC_SEQ_CST)
-#define INCREMENT(word) __atomic_add_fetch(&(word), 1, __ATOMIC_SEQ_CST)
-#define DECREMENT(word) __atomic_sub_fetch(&(word), 1, __ATOMIC_SEQ_CST)
+#define ADD(word, amount) __atomic_add_fetch(&(word), amount, __ATOMIC_SEQ_CST)
 
-/* Runs chunks of the current job until none is unclaimed. */
+INLINE int32_t share_end(int64_t chunks, int64_t thread, int64_t threads) {
+  return (int32_t)(chunks * (thread + 1) / threads);
+}
+
+/*
+ * Runs chunks of the current job until none is unclaimed: first the thread's own share, then what others have left of
+ * theirs. While all are busy no thread touches what another one writes.
+ */
 static void run_chunks(Context *context, int thread) {
   Pool *pool = &context->pool;
-  uint64_t ticket = READ(pool->ticket);
-  while ((uint32_t)ticket) {
-    if (!__atomic_compare_exchange_n(&pool->ticket, &ticket, ticket - 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-      continue;
-    // The claimed chunk is not done, so the job's fields hold still.
-    int32_t chunks = pool->chunks;
-    pool->work(pool->job, chunks - (int32_t)(uint32_t)ticket, thread);
-    if (INCREMENT(pool->done) == chunks && READ(pool->callerWaits)) wake(context, &pool->done, 1);
-    ticket = READ(pool->ticket);
+  int32_t ran = 0;
+  for (int turn = 0, owner = thread; turn < context->threads; turn++) {
+    uint64_t *share = &pool->shares[owner].ticket;
+    uint64_t ticket = READ(*share);
+    while ((uint32_t)ticket) {
+      if (!__atomic_compare_exchange_n(share, &ticket, ticket - 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) continue;
+      // The claimed chunk is not done, so the job's fields hold still.
+      pool->work(pool->job, share_end(pool->chunks, owner, context->threads) - (int32_t)(uint32_t)ticket, thread);
+      ran++;
+      ticket = READ(*share);
+    }
+    owner = owner + 1 < context->threads ? owner + 1 : 0;
   }
+  if (ran && ADD(pool->done, ran) == pool->chunks && READ(pool->callerWaits)) wake(context, &pool->done, 1);
 }
 
 /* The life of a helping thread. */
 static void help(Context *context, int thread) {
   Pool *pool = &context->pool;
   while (!READ(pool->stop)) {
+    int32_t seen = READ(pool->signal);
     run_chunks(context, thread);
     int spins = SPINS;
-    while (spins-- && !(uint32_t)READ(pool->ticket) && !READ(pool->stop)) pause();
+    while (spins-- && READ(pool->signal) == seen) pause();
     if (spins >= 0) continue;
-    int32_t seen = READ(pool->signal);
-    INCREMENT(pool->sleepers);
-    if (!(uint32_t)READ(pool->ticket) && !READ(pool->stop)) park(context, &pool->signal, seen);
-    DECREMENT(pool->sleepers);
+    ADD(pool->sleepers, 1);
+    if (!READ(pool->stop)) park(context, &pool->signal, seen);
+    ADD(pool->sleepers, -1);
   }
 }
 
 static void stop_helpers(Context *context) {
   WRITE(context->pool.stop, 1);
-  INCREMENT(context->pool.signal);
+  ADD(context->pool.signal, 1);
   wake(context, &context->pool.signal, 0x7fffffff);
 }
 
@@ -78,9 +88,13 @@ static void parallel(Context *context, int64_t chunks, Work work, void *job) {
   pool->job = job;
   pool->chunks = (int32_t)chunks;
   WRITE(pool->done, 0);
-  uint64_t generation = (READ(pool->ticket) >> 32) + 1;
-  WRITE(pool->ticket, generation << 32 | (uint64_t)chunks);
-  INCREMENT(pool->signal);
+  uint64_t generation = (uint64_t)(uint32_t)(READ(pool->signal) + 1) << 32;
+  for (int64_t thread = 0, from = 0; thread < context->threads; thread++) {
+    int32_t to = share_end(chunks, thread, context->threads);
+    __atomic_store_n(&pool->shares[thread].ticket, generation | (uint64_t)(to - from), __ATOMIC_RELEASE);
+    from = to;
+  }
+  ADD(pool->signal, 1);
   if (READ(pool->sleepers)) wake(context, &pool->signal, (int32_t)least(chunks - 1, context->threads - 1));
   run_chunks(context, 0);
   for (int spins = SPINS; spins && READ(pool->done) != chunks; spins--) pause();

@@ -1,6 +1,6 @@
 /**
- * Generation without threads or promises: requests are added, `step` makes one token for each that can have one, and
- * says which replies ended. Everything that changes weights happens between steps.
+ * Generation without threads or promises: requests are added, `step` makes a token for each that can have one, or
+ * several where guesses were right, and says which replies ended. Everything that changes weights happens between steps.
  */
 import { EngineError } from '../../errors.ts';
 import type { GenerateResult } from '../../inference/server.ts';
@@ -65,7 +65,7 @@ export interface GenerationStatistics {
 
 /** What one step has for the callers. */
 export interface StepNews {
-  /** One token each for requests that stream. */
+  /** Tokens of requests that stream, in the order of their replies; a key occurs once for each of its tokens. */
   readonly streamed: { readonly keys: number[]; readonly ids: number[]; readonly logprobs: number[] };
   readonly finished: { readonly key: number; readonly result: GenerateResult }[];
   readonly failed: { readonly key: number; readonly message: string }[];
@@ -127,7 +127,8 @@ export class Generator {
     });
     const { patches } = options;
     this.#eyes = patches && { patches, seen: new SeenImages(kernels) };
-    this.#head = new Head(kernels, config, Math.max(options.maxBatch, ROWS_OF_GUESSES));
+    // A step's guesses are chosen before it is known how many requests join it.
+    this.#head = new Head(kernels, config, options.maxBatch + ROWS_OF_GUESSES - 1);
     this.#cache = new PrefixCache({
       blocks,
       blockTokens: BLOCK_TOKENS,
@@ -295,7 +296,7 @@ export class Generator {
   #stepGroup(group: readonly RunningSequence[], lora: LoraWeights | undefined): void {
     const tokens = this.#describe(group);
     this.#transformer.step(this.#weights, lora, tokens, group.length, this.#look(group));
-    const sampled: Sampled = { rows: [], sequences: [], ahead: [] };
+    const sampled: Sampled = { rows: [], sequences: [], ahead: [], places: [] };
     let row = 0;
     for (const sequence of group) {
       if (sequence.promptLogprobs) this.#scorePrompt(sequence, row, tokens);
@@ -308,6 +309,7 @@ export class Generator {
         sampled.rows.push(row - 1 - count + ahead);
         sampled.sequences.push(sequence);
         sampled.ahead.push(ahead);
+        sampled.places.push(replyTokens(sequence) + ahead);
       }
     }
     this.#sample(tokens, sampled);
@@ -318,9 +320,9 @@ export class Generator {
     }
   }
 
-  #sample(stateRows: number, { rows, sequences, ahead }: Sampled): void {
+  #sample(stateRows: number, { rows, sequences, ahead, places }: Sampled): void {
     try {
-      this.#head.sample(this.#weights, this.#transformer.states, stateRows, rows, sequences, ahead);
+      this.#head.sample(this.#weights, this.#transformer.states, stateRows, rows, sequences, places);
     } catch (error) {
       // One bad row (logits that overflowed, say) must not take its neighbours along.
       if (rows.length === 1 && this.#follows(sequences[0]!, ahead[0]!)) this.#fail(sequences[0]!, error);
@@ -330,6 +332,7 @@ export class Generator {
             rows: [rows[index]!],
             sequences: [sequences[index]!],
             ahead: [ahead[index]!],
+            places: [places[index]!],
           });
         }
       return;
@@ -481,11 +484,15 @@ export class Generator {
   }
 }
 
-/** Tokens to sample in a step: the row of the state that predicts each, its sequence, and how many guesses lie before it. */
+/** Tokens to sample in a step. */
 interface Sampled {
+  /** Of the states that predict them. */
   readonly rows: number[];
   readonly sequences: RunningSequence[];
+  /** How many guesses lie before each. */
   readonly ahead: number[];
+  /** In the reply, from 0. */
+  readonly places: number[];
 }
 
 /** An adapter of several versions has a name for each; one without a version is its own. */

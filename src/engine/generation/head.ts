@@ -2,7 +2,7 @@
 import type { Kernels, Pointer } from '../kernels/kernels.ts';
 import type { ModelConfig } from '../model/config.ts';
 import type { PackedWeights } from './packed-weights.ts';
-import { type RunningSequence, replyTokens } from './sequence.ts';
+import type { RunningSequence } from './sequence.ts';
 
 /** Most bytes of logits held at once; rows are computed in as many parts as that takes. */
 const LOGITS_BYTES = 32 << 20;
@@ -64,8 +64,8 @@ export class Head {
   }
 
   /**
-   * Samples a token of each sequence from the state in its row: the next one, or one so many places `ahead` of it. Results in
-   * `ids` and `logprobs`.
+   * Samples a token of each sequence from the state in its row, for one of the `places` of its reply (from 0). Results in `ids`
+   * and `logprobs`.
    */
   sample(
     weights: PackedWeights,
@@ -73,7 +73,7 @@ export class Head {
     stateRows: number,
     rows: readonly number[],
     sequences: readonly RunningSequence[],
-    ahead: readonly number[],
+    places: readonly number[],
   ): void {
     for (let from = 0; from < rows.length; from += this.#partRows) {
       const count = Math.min(this.#partRows, rows.length - from);
@@ -86,7 +86,7 @@ export class Head {
         this.#topK.view[index] = topK;
         this.#topP.view[index] = topP;
         this.#minP.view[index] = minP;
-        this.#uniform.view[index] = randomNumber(sequence.seed, replyTokens(sequence) + ahead[from + index]!);
+        this.#uniform.view[index] = randomNumber(sequence.seed, places[from + index]!);
         penalized ||= sequence.occurrences !== undefined;
       }
       const raw = penalized ? this.#penalize(sequences, from, count) : this.#logits;

@@ -1,6 +1,6 @@
 /**
- * Which tokens of which requests make the next step. Requests that are mid-reply each add one token; what is left
- * of the step's tokens goes to prompts, in chunks, so a long prompt never stops the others. When blocks run out the
+ * Which tokens of which requests make the next step. Requests that are mid-reply each add the token that is due; what is
+ * left of the step's tokens goes to prompts, in chunks, so a long prompt never stops the others, and a few to guesses. When blocks run out the
  * last request in line gives its blocks back and waits; it loses nothing but time, because the same ids give the same
  * K/V again.
  */
@@ -62,32 +62,38 @@ export class Scheduler {
     const preemptions = this.preemptions;
     let left = stepTokens;
     for (const sequence of this.#running) sequence.scheduled = sequence.guesses.count = 0;
-    const guesses = Math.floor(ROWS_OF_GUESSES / Math.max(1, this.#running.length)) - 1;
     for (let index = 0; index < this.#running.length && left > 0; index++) {
       const sequence = this.#running[index]!;
       if (pendingTokens(sequence) === 1 && this.#makeRoom(sequence, 1)) {
-        sequence.scheduled = 1 + this.#guess(sequence, Math.min(guesses, left - 1));
-        left -= sequence.scheduled;
+        sequence.scheduled = 1;
+        left--;
       }
     }
     for (let index = 0; index < this.#running.length && left > 0; index++) {
       const sequence = this.#running[index]!;
       if (sequence.scheduled === 0) left -= this.#scheduleChunk(sequence, left);
     }
-    if (this.preemptions === preemptions) this.#admit(left);
+    if (this.preemptions === preemptions) this.#admit(left - this.#guess(left));
     this.#step.length = 0;
     for (const sequence of this.#running) if (sequence.scheduled > 0) this.#step.push(sequence);
     return this.#step;
   }
 
-  /** How many tokens behind the next one are guessed. Penalties of a token depend on those before it: no guesses there. */
-  #guess(sequence: RunningSequence, most: number): number {
-    if (most <= 0 || sequence.occurrences) return 0;
-    const { guesses, ids, length, limit } = sequence;
-    if (guesses.make(ids, length, Math.min(most, limit - length - 1)) === 0) return 0;
-    this.#cache.reserve(sequence.path!, 1 + guesses.count);
-    guesses.count = Math.min(guesses.count, this.#cache.room(sequence.path!) - 1);
-    return guesses.count;
+  /** Adds guesses behind tokens that are due, where few requests run; how many. They take no block from anything that runs. */
+  #guess(most: number): number {
+    const each = Math.floor(ROWS_OF_GUESSES / Math.max(1, this.#running.length)) - 1;
+    let made = 0;
+    for (const sequence of this.#running) {
+      const { guesses, ids, length, limit, occurrences } = sequence;
+      // Penalties of a token depend on those before it.
+      if (pendingTokens(sequence) !== 1 || sequence.scheduled !== 1 || occurrences) continue;
+      if (guesses.make(ids, length, Math.min(each, most - made, limit - length - 1)) === 0) continue;
+      this.#cache.reserve(sequence.path!, 1 + guesses.count);
+      guesses.count = Math.min(guesses.count, this.#cache.room(sequence.path!) - 1);
+      sequence.scheduled += guesses.count;
+      made += guesses.count;
+    }
+    return made;
   }
 
   #scheduleChunk(sequence: RunningSequence, most: number): number {
@@ -113,7 +119,7 @@ export class Scheduler {
   #retreat(sequence: RunningSequence): void {
     this.#cache.release(sequence.path!);
     sequence.path = undefined;
-    sequence.scheduled = 0;
+    sequence.scheduled = sequence.guesses.count = 0;
     this.#running.splice(this.#running.indexOf(sequence), 1);
     insertInLine(this.#waiting, sequence);
   }
