@@ -33,7 +33,11 @@ const values = readFlags(
   { rounds: '2', sizes: '1M,11M' },
 );
 
-/** Ratios that were aimed at on a machine with AVX-512: training in float32, generation in the faster arithmetic of each. */
+/**
+ * What each aim compares, by the clock, on a machine with AVX-512. `ratioTrain…`: both train in float32. `bestGenerate…`: the
+ * faster arithmetic of ours, float32 or bfloat16, with the faster one of PyTorch. `…Images`: both compute in float32;
+ * `ratio…ImagesByProcessorTime` is a figure without an aim.
+ */
 const TORCH_AIMS: Readonly<Record<string, { readonly figure: string; readonly least: number }>> = {
   'training 1M': { figure: 'ratioTrain1M', least: 1.8 },
   'training 11M': { figure: 'ratioTrain11M', least: 1.1 },
@@ -73,7 +77,7 @@ async function benchShapes(): Promise<void> {
   await torch?.close();
 
   const ratios = Object.entries(figures)
-    .filter(([name]) => name.startsWith('ratio'))
+    .filter(([name]) => /^(ratio|best)[A-Z]/.test(name))
     .map(
       ([name, value]) => [name.replace(/^ratioT/, 't').replace(/^ratioG/, 'g'), value] as [string, number],
     );
@@ -117,7 +121,7 @@ async function benchAdapter(): Promise<void> {
   const figures = await benchLora({ model, threads, rounds: Number(values.rounds), peer });
   await peer.close();
   conclude(
-    [atLeast('LoRA training against PyTorch in float32', figures.ratioTrainLora, 1.5)],
+    [atLeast('LoRA training against PyTorch, each in its faster arithmetic', figures.bestTrainLora, 1.5)],
     rounded(Object.entries(figures)),
   );
 }

@@ -285,7 +285,8 @@ static int32_t op_cacheAttention(Call *call) {
   job.longest = 1;
   for (int64_t i = 0; i < job.tokens; i++) {
     job.longest = most(job.longest, (int64_t)job.positions[i] + 1);
-    if (i && job.sequences[i] == job.sequences[i - 1]) job.longestPrompt = most(job.longestPrompt, (int64_t)job.positions[i] + 1);
+    if (i && job.sequences[i] == job.sequences[i - 1])
+      job.longestPrompt = most(job.longestPrompt, (int64_t)job.positions[i] + 1);
   }
   job.tileTokens = tile_tokens(job.group, job.longest);
   job.tileRows = most(job.tileTokens * job.group, job.heads);

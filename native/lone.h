@@ -44,9 +44,9 @@ INLINE void score_few(const int HALF, const int ROWS, const int PANELS, int64_t 
 }
 
 /* A word of values of each head, for all rows: one position, the first of a pair, or BOTH of a pair. */
-INLINE void value_word(const int HALF, const int BOTH, const int HEADS, const int ROWS, const int WIDTH, const float *weights,
-                       int64_t stride, int64_t headRows, const float *values, const float *ahead, int64_t step,
-                       vec (*sum)[64 / LANES]) {
+INLINE void value_word(const int HALF, const int BOTH, const int HEADS, const int ROWS, const int WIDTH,
+                       const float *weights, int64_t stride, int64_t headRows, const float *values,
+                       const float *ahead, int64_t step, vec (*sum)[64 / LANES]) {
   UNROLL for (int h = 0; h < HEADS; h++) {
     UNROLL for (int line = 0; line < WIDTH; line += LINE) FETCH(ahead + h * step + line);
     vec first[FEW_ROWS], second[FEW_ROWS];
@@ -62,7 +62,8 @@ INLINE void value_word(const int HALF, const int BOTH, const int HEADS, const in
 }
 
 /* out[HEADS][ROWS][WIDTH] += weights[HEADS][ROWS][count] · values[HEADS][count][WIDTH]. Few rows of a narrow head are too
-   few chains: heads go together. A head's rows are `headRows` apart, its values `step`. HALF: a word is a pair of positions. */
+   few chains: heads go together. A head's rows are `headRows` apart, its values `step`. HALF: a word is a pair of
+   positions. */
 INLINE void value_few(const int HALF, const int HEADS, const int ROWS, const int WIDTH, int64_t count, const float *weights,
                       int64_t stride, int64_t headRows, const float *values, const float *ahead, int64_t step,
                       int64_t padded, float *out) {
@@ -88,7 +89,8 @@ INLINE void value_few(const int HALF, const int HEADS, const int ROWS, const int
 
 typedef void (*FewScores)(int64_t, const float *, int64_t, const float *const *, const float *const *, float *, int64_t);
 typedef void (*FewValues)(int64_t, const float *, int64_t, int64_t, const float *, const float *, int64_t, int64_t, float *);
-#define HEADS_OF(ROWS, WIDTH) (4 * ROWS * (WIDTH) <= MOST_CHAINS * LANES ? 4 : 2 * ROWS * (WIDTH) <= MOST_CHAINS * LANES ? 2 : 1)
+#define CHAINS_FIT(HEADS, ROWS, WIDTH) ((HEADS) * (ROWS) * (WIDTH) <= MOST_CHAINS * LANES)
+#define HEADS_OF(ROWS, WIDTH) (CHAINS_FIT(4, ROWS, WIDTH) ? 4 : CHAINS_FIT(2, ROWS, WIDTH) ? 2 : 1)
 #define DEFINE_VALUE(NAME, HALF, HEADS, ROWS, WIDTH)                                                                  \
   static void NAME(int64_t count, const float *weights, int64_t stride, int64_t headRows, const float *values,        \
                    const float *ahead, int64_t step, int64_t padded, float *out) {                                    \
@@ -120,7 +122,8 @@ static const FewScores fewScores[2][FEW_ROWS + 1] = {SCORES_OF(scores), SCORES_O
 static const FewValues fewValues[2][2][FEW_ROWS + 1][3] = {{VALUES_OF(values), VALUES_OF(heads)},
                                                            {VALUES_OF(half_values), VALUES_OF(half_heads)}};
 
-/* Positions [from, to) of a sequence, counted from the tile's base, for rows row.. of every head of the tile; a head has `headRows`. */
+/* Positions [from, to) of a sequence, counted from the tile's base, for rows row.. of every head of the tile; a head has
+   `headRows`. */
 typedef struct {
   int64_t sequence, from, to, row, rows, headRows;
   const CacheTile *next; // the tile after this one, or NULL
@@ -189,8 +192,9 @@ static void add_values(const CacheJob *job, const CacheTile *part, AttentionTile
         for (int64_t head = 0, heads; head < part->heads; head += heads) {
           heads = head + together <= part->heads ? together : 1;
           const int64_t row = head * s->headRows;
-          fewValues[job->half][heads > 1][s->rows][size](count, weights + row * stride, stride, s->headRows, values + head * step + at,
-                                              ahead + head * step + at, step, padded, out + row * padded + at);
+          fewValues[job->half][heads > 1][s->rows][size](count, weights + row * stride, stride, s->headRows,
+                                                         values + head * step + at, ahead + head * step + at, step,
+                                                         padded, out + row * padded + at);
         }
         continue;
       }

@@ -1,7 +1,5 @@
-// Matrix products on packed weights. A panel holds TILE_WIDTH output columns: [depth][TILE_WIDTH], zero-padded.
-// In bfloat16 a panel has half the bytes, inputs are rounded too, and sums are float32. With PAIRS a panel holds pairs of
-// depths, [depth / 2][TILE_WIDTH][2], and is read like floats of half the depth; without, a block of it is widened in the
-// thread's scratch before use, or as it is loaded where rows are few.
+// Matrix products on packed weights (pack.h). Sums are float32. Without PAIRS a block of a bfloat16 panel is widened in
+// the thread's scratch before use, or as it is loaded where rows are few.
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
@@ -30,8 +28,9 @@ INLINE void fetch_ahead(const int HALF, const float *b, int64_t at, const int v)
 // One tile: c[ROWS][VECTORS] (+)= a[ROWS][depth] · b[depth][VECTORS]. a(i, p) is a[i * rowStep + p * depthStep].
 // HALF: a and b hold pairs of bfloat16; without PAIRS, a holds floats and b single ones, widened as they are loaded.
 // FETCHED: b comes from memory, and is fetched ahead.
-INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep,
-                    int64_t depthStep, const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
+INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int VECTORS, int64_t depth, const float *a,
+                    int64_t rowStep, int64_t depthStep, const float *b, int64_t bStep, float *c, int64_t cStep,
+                    int fresh) {
   vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) {
     // What is only written is fetched too: it is there when the products are.
@@ -202,100 +201,6 @@ static void edge_tile(TileFunction function, int64_t rows, int64_t columns, int6
     for (int64_t j = 0; j < columns; j++) c[i * cStep + j] = part[i * width + j];
 }
 
-INLINE int64_t packed_floats(int64_t n, int64_t k) {
-  return times(times(divide_up(n, TILE_WIDTH), TILE_WIDTH), k);
-}
-INLINE int64_t packed_halves(int64_t n, int64_t k) { return packed_floats(n, PAIRS ? round_up(k, 2) : k); }
-INLINE int64_t packed_bytes(int64_t n, int64_t k, int half) {
-  return half ? times(2, packed_halves(n, k)) : times(4, packed_floats(n, k));
-}
-
-INLINE uint16_t narrow_bf16(uint32_t bits) {
-  if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-INLINE uint32_t bits_of(float value) {
-  union { float value; uint32_t bits; } u = {.value = value};
-  return u.bits;
-}
-
-static void *take_packed(Call *call, int64_t n, int64_t k, int half) {
-  return half && !PAIRS ? take_bytes(call, packed_halves(n, k), 2) : take_bytes(call, packed_bytes(n, k, half) / 4, 4);
-}
-
-static int32_t op_packedBytes(Call *call) {
-  int64_t n = take_size(call), k = take_size(call);
-  int half = take_flag(call);
-  if (call->error) return call->error;
-  call->context->arguments[DETAILS] = (double)most(64, packed_bytes(n, k, half));
-  return 0;
-}
-
-typedef struct {
-  const float *weight;
-  void *packed;
-  int64_t n, k, stride, step;
-  int transposed, half;
-} PackJob;
-
-/* Column `column` of depth `p` of the panel that begins at element `panel`. */
-INLINE void put_packed(void *packed, int half, int64_t panel, int64_t p, int64_t column, float value) {
-  if (!half) ((float *)packed)[panel + p * TILE_WIDTH + column] = value;
-  else if (!PAIRS) ((uint16_t *)packed)[panel + p * TILE_WIDTH + column] = narrow_bf16(bits_of(value));
-  else ((uint16_t *)packed)[panel + (p / 2 * TILE_WIDTH + column) * 2 + p % 2] = narrow_bf16(bits_of(value));
-}
-
-INLINE void pack_panels(PackJob *job, int64_t chunk, const int half) {
-  int64_t outputs = job->transposed ? job->k : job->n, depth = job->transposed ? job->n : job->k;
-  int64_t panels = divide_up(outputs, TILE_WIDTH);
-  for (int64_t panel = chunk * job->step; panel < least(panels, (chunk + 1) * job->step); panel++) {
-    int64_t whole = half && PAIRS ? round_up(depth, 2) : depth, to = panel * whole * TILE_WIDTH;
-    int64_t first = panel * TILE_WIDTH, width = least(TILE_WIDTH, outputs - first);
-    for (int64_t j = 0; j < TILE_WIDTH && whole > depth; j++) put_packed(job->packed, half, to, depth, j, 0);
-    if (job->transposed) {
-      for (int64_t p = 0; p < depth; p++) {
-        const float *from = job->weight + p * job->stride + first;
-        int64_t j = 0;
-        for (; j < width; j++) put_packed(job->packed, half, to, p, j, from[j]);
-        for (; j < TILE_WIDTH; j++) put_packed(job->packed, half, to, p, j, 0);
-      }
-      continue;
-    }
-    for (int64_t block = 0; block < depth; block += 16) {
-      int64_t end = least(depth, block + 16);
-      for (int64_t j = 0; j < width; j++) {
-        const float *from = job->weight + (first + j) * job->stride;
-        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to, p, j, from[p]);
-      }
-      for (int64_t j = width; j < TILE_WIDTH; j++)
-        for (int64_t p = block; p < end; p++) put_packed(job->packed, half, to, p, j, 0);
-    }
-  }
-}
-
-static void pack_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
-  PackJob *job = data;
-  if (job->half) pack_panels(job, chunk, 1);
-  else pack_panels(job, chunk, 0);
-}
-
-static int32_t op_pack(Call *call) {
-  PackJob job;
-  job.n = take_size(call);
-  job.k = take_size(call);
-  job.stride = take_stride(call, job.k);
-  job.transposed = take_flag(call);
-  job.half = take_flag(call);
-  int64_t outputs = job.transposed ? job.k : job.n, depth = job.transposed ? job.n : job.k;
-  job.weight = take_floats(call, span(job.n, job.stride, job.k));
-  job.packed = take_packed(call, outputs, depth, job.half);
-  if (call->error || !outputs || !depth) return call->error;
-  job.step = chunk_items(depth * TILE_WIDTH, 1 << 15);
-  parallel(call->context, divide_up(divide_up(outputs, TILE_WIDTH), job.step), pack_chunk, &job);
-  return 0;
-}
-
 typedef struct {
   Context *context;
   const float *x, *bias;
@@ -305,46 +210,14 @@ typedef struct {
   int accumulate, half;
 } MatmulJob;
 
-typedef struct {
-  const float *x;
-  float *rounded; // [m][depth of a MatmulJob]
-  int64_t m, k, xStride, stride, step;
-} RoundJob;
-
-/* Inputs rounded to bfloat16: in pairs, or as floats where weights are widened to floats. */
-INLINE vec rounded_inputs(const float *x, int64_t left) {
-#if PAIRS && LANES == 16
-  vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
-  return (vec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
-#elif PAIRS
-  words pairs;
-  UNROLL for (int lane = 0; lane < LANES; lane++)
-    pairs[lane] = (2 * lane < left ? narrow_bf16(bits_of(x[2 * lane])) : 0) |
-                  (uint32_t)(2 * lane + 1 < left ? narrow_bf16(bits_of(x[2 * lane + 1])) : 0) << 16;
-  return (vec)pairs;
-#else
-  return rounded_bf16(load_some(x, left, 0));
-#endif
-}
-
-static void round_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
-  const RoundJob *job = data;
-  for (int64_t i = chunk * job->step; i < least(job->m, (chunk + 1) * job->step); i++)
-    for (int64_t at = 0; at < job->stride; at += LANES) {
-      const int64_t done = PAIRS ? 2 * at : at;
-      store_some(job->rounded + i * job->stride + at, rounded_inputs(job->x + i * job->xStride + done, job->k - done),
-                 job->stride - at);
-    }
-}
-
 /* The job with its inputs rounded to bfloat16, in the workspace. */
 static int32_t round_matmul(MatmulJob *job) {
   const int64_t depth = PAIRS ? divide_up(job->k, 2) : job->k;
   uint8_t *room = workspace(job->context, times(4, times(job->m, depth)));
   if (!room) return WORKSPACE;
-  RoundJob round = {job->x, (float *)room, job->m, job->k, job->xStride, depth, chunk_items(most(1, job->k), 1 << 12)};
-  parallel(job->context, divide_up(job->m, round.step), round_chunk, &round);
+  RoundInputsJob round = {job->x, (float *)room, job->m, job->k, job->xStride, depth,
+                          chunk_items(most(1, job->k), 1 << 12)};
+  parallel(job->context, divide_up(job->m, round.step), round_inputs_chunk, &round);
   job->x = round.rounded;
   job->k = job->xStride = depth;
   return 0;

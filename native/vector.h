@@ -53,7 +53,8 @@ INLINE vec load_widened(const uint16_t *from) {
   return (vec)(__builtin_convertvector(*(const halves *)from, words) << 16);
 }
 INLINE vec splat(float value) { return value - (vec){0}; }
-// Where the machine multiplies bfloat16, a lane is a pair of such numbers of neighbouring depths, and both products are added.
+// Where the machine multiplies bfloat16, a lane is a pair of such numbers, of neighbouring depths, and both
+// products are added.
 #if defined(__AVX512BF16__)
 #define PAIRS 1
 INLINE vec add_pairs(vec sum, vec a, vec b) { return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b); }

@@ -2,7 +2,7 @@
 import { openTrainer } from '../../src/engine/training/trainer.ts';
 import { createRandom } from '../../src/lib/random.ts';
 import type { Row } from '../../src/training/trainer.ts';
-import { median } from './median.ts';
+import { ARITHMETICS, type Arithmetic, compare, named } from './compare.ts';
 import type { PythonPeer } from './python-peer.ts';
 import { ADAM } from './training.ts';
 
@@ -15,51 +15,39 @@ export interface LoraBench {
   readonly peer: PythonPeer;
 }
 
-/** Ours holds the base in bfloat16 and computes in float32; PyTorch is timed in float32 and in bfloat16. */
+/** Tokens a second: `trainLora`, `torchTrainLoraBfloat16` and so on, with the ratios of `compare`. */
 export async function benchLora({ model, threads, rounds, peer }: LoraBench) {
-  const trainer = await openTrainer({
-    model,
-    threads,
-    weights: 'bfloat16',
-    lora: { rank: RANK, alpha: RANK },
-  });
+  const open = (weights: Arithmetic) =>
+    openTrainer({ model, threads, weights, lora: { rank: RANK, alpha: RANK } });
+  const trainers = { float32: await open('float32'), bfloat16: await open('bfloat16') };
   const random = createRandom(1);
   const rows: Row[] = Array.from({ length: ROWS }, () => ({
     ids: Int32Array.from({ length: LENGTH + 1 }, () => random.integer(1000)),
     targets: Uint8Array.from({ length: LENGTH + 1 }, (_, index) => (index > 0 ? 1 : 0)),
   }));
-  const time = async () => {
+  const ours = async (arithmetic: Arithmetic) => {
     const start = performance.now();
-    const pass = await trainer.forward(rows, { temperature: 1, outputs: ['logprob'] });
+    const pass = await trainers[arithmetic].forward(rows, { temperature: 1, outputs: ['logprob'] });
     await pass.backward({
       logprob: rows.map(({ targets }) => Float32Array.from(targets, (target) => -target)),
     });
-    await trainer.optimStep(ADAM);
+    await trainers[arithmetic].optimStep(ADAM);
     return (ROWS * LENGTH) / ((performance.now() - start) / 1e3);
   };
-  const dtypes = ['float32', 'bfloat16'] as const;
-  const ask = (dtype: string) =>
-    peer.ask<{ tokensPerSecond: number }>({
-      ...{ do: 'train', model, dtype, rank: RANK, rows: ROWS, length: LENGTH, steps: 1, threads },
-    });
-  await time();
-  for (const dtype of dtypes) await ask(dtype);
-  const ours: number[] = [];
-  const theirs: Record<(typeof dtypes)[number], number[]> = { float32: [], bfloat16: [] };
-  for (let round = 0; round < rounds; round++) {
-    ours.push(await time());
-    for (const dtype of dtypes) theirs[dtype].push((await ask(dtype)).tokensPerSecond);
-  }
-  const peakMegabytes = (await trainer.peakBytes()) / 1e6;
-  await trainer.close();
-  const ratio = (dtype: (typeof dtypes)[number]) =>
-    median(ours.map((own, round) => own / theirs[dtype][round]!));
-  return {
-    trainLora: median(ours),
-    peftFloat32: median(theirs.float32),
-    peftBfloat16: median(theirs.bfloat16),
-    ratioTrainLora: ratio('float32'),
-    ratioTrainLoraBfloat16: ratio('bfloat16'),
-    trainLoraPeakMegabytes: peakMegabytes,
+  const theirs = async (dtype: Arithmetic) => {
+    const request = { do: 'train', model, dtype, rank: RANK, rows: ROWS, length: LENGTH, steps: 1, threads };
+    return (await peer.ask<{ tokensPerSecond: number }>(request)).tokensPerSecond;
   };
+  for (const arithmetic of ARITHMETICS) {
+    await ours(arithmetic);
+    await theirs(arithmetic);
+  }
+  const figures = await compare('trainLora', rounds, ours, theirs);
+  for (const arithmetic of ARITHMETICS) {
+    figures[`${named('trainLora', arithmetic)}PeakMegabytes`] =
+      (await trainers[arithmetic].peakBytes()) / 1e6;
+    await trainers[arithmetic].close();
+  }
+  for (const [name, value] of Object.entries(figures)) console.log(`${name.padEnd(36)} ${value.toFixed(2)}`);
+  return figures;
 }
