@@ -1,9 +1,12 @@
 """From states to numbers per target: log-prob, entropy and Σπ², and back.
 
 Logits exist for a chunk of targets at a time; the backward computes them again, so no [targets × vocabulary] matrix is
-ever kept. With l = logits / T, p = softmax(l), H = −Σ p log p and S = Σ p²:
+kept unless `keep` asks for one. With l = logits / T, p = softmax(l), H = −Σ p log p and S = Σ p²:
 
     ∂ log p_y / ∂l = 1_y − p      ∂H / ∂l = −p (log p + H)      ∂S / ∂l = 2 p (p − S)
+
+What `keep` keeps is D = (1_y − p) / T, in the precision of the weights. With g = dL / d log p_y of each target, dL by the
+states is g · (D W) and dL by the weight Dᵀ (g · states): g scales the small side, and D is never written again.
 """
 
 from functools import partial
@@ -18,7 +21,8 @@ CHUNK_LOGITS = {"cuda": 1 << 28, "cpu": 1 << 22}
 
 class TargetOutputs(torch.autograd.Function):
     """logprob, entropy and Σπ² [targets] of states [targets, hidden] under a head [vocabulary, hidden]. Entropy and Σπ²
-    are zeros where `spread` is false: they cost further passes over the logits. `fused` takes one pass for all (kernels.py)."""
+    are zeros where `spread` is false: they cost further passes over the logits. `fused` takes one pass for all (kernels.py);
+    only it can `keep`: the other ways overwrite the logits. A gradient by entropy or Σπ² computes them again all the same."""
 
     @staticmethod
     def forward(
@@ -29,28 +33,37 @@ class TargetOutputs(torch.autograd.Function):
         temperature: float,
         spread: bool,
         fused: bool = False,
+        keep: bool = False,
     ):
         count = len(ids)
         results = [torch.zeros(count, device=states.device) for _ in range(4)]
         compute = outputs_of if spread else logprobs_of
         if fused:
             compute = partial(fused_head().fused_outputs, spread=spread)
-        for rows in chunks(count, weight):
-            for result, part in zip(results, compute(logits_of(states[rows], weight), ids[rows], temperature)):
-                result[rows] = part
         logsumexp, logprob, entropy, squares = results
-        ctx.save_for_backward(states, weight, ids, logsumexp, entropy, squares)
+        kept = torch.empty(count, weight.shape[0], dtype=weight.dtype, device=weight.device) if keep else None
+        for rows in chunks(count, weight):
+            logits = logits_of(states[rows], weight)
+            for result, part in zip(results, compute(logits, ids[rows], temperature)):
+                result[rows] = part
+            if kept is not None:
+                ones = torch.ones_like(logprob[rows])
+                given = (logsumexp[rows], entropy[rows], squares[rows], ones, ones, ones)
+                fused_head().fused_gradients(logits, ids[rows], temperature, *given, spread=False, out=kept[rows])
+        ctx.save_for_backward(states, weight, ids, logsumexp, entropy, squares, kept)
         ctx.temperature, ctx.fused = temperature, fused
         ctx.set_materialize_grads(False)
         return logprob, entropy, squares
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None):
-        states, weight, ids, logsumexp, entropy, squares = ctx.saved_tensors
+        states, weight, ids, logsumexp, entropy, squares, kept = ctx.saved_tensors
         spread = gradients[1] is not None or gradients[2] is not None
         by_logprob, by_entropy, by_squares = (
             torch.zeros_like(entropy) if gradient is None else gradient for gradient in gradients
         )
+        if kept is not None and not spread:
+            return *by_kept(ctx, kept, states, weight, by_logprob), *[None] * 5
         by_states = torch.empty_like(states) if ctx.needs_input_grad[0] else None
         by_weight = torch.zeros(weight.shape, device=weight.device) if ctx.needs_input_grad[1] else None
         for rows in chunks(len(ids), weight):
@@ -61,7 +74,14 @@ class TargetOutputs(torch.autograd.Function):
                 by_states[rows] = by_logits @ weight
             if by_weight is not None:
                 by_weight += by_logits.t() @ states[rows]
-        return by_states, None if by_weight is None else by_weight.to(weight.dtype), None, None, None, None
+        return by_states, None if by_weight is None else by_weight.to(weight.dtype), *[None] * 5
+
+
+def by_kept(ctx: Any, kept: torch.Tensor, states: torch.Tensor, weight: torch.Tensor, by_logprob: torch.Tensor):
+    each = by_logprob.unsqueeze(1)
+    by_states = (kept @ weight * each).to(states.dtype) if ctx.needs_input_grad[0] else None
+    by_weight = kept.t() @ (states * each).to(states.dtype) if ctx.needs_input_grad[1] else None
+    return by_states, by_weight
 
 
 def gradient_by_logits(
@@ -75,7 +95,8 @@ def gradient_by_logits(
 ) -> torch.Tensor:
     """`given`: entropy, Σπ², and dL by log-prob, entropy and Σπ²."""
     if ctx.fused:
-        return fused_head().fused_gradients(logits, ids, ctx.temperature, logsumexp, *given, spread=spread, dtype=dtype)
+        out = torch.empty(logits.shape, dtype=dtype, device=logits.device)
+        return fused_head().fused_gradients(logits, ids, ctx.temperature, logsumexp, *given, spread=spread, out=out)
     by_logprob = given[2]
     if spread:
         by_logits = gradient_of(logits, ctx.temperature, logsumexp, *given)

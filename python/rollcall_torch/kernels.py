@@ -191,10 +191,9 @@ def fused_gradients(
     by_entropy: torch.Tensor,
     by_squares: torch.Tensor,
     spread: bool,
-    dtype: torch.dtype,
+    out: torch.Tensor,
 ) -> torch.Tensor:
-    """dL/dlogits, the term 1_y included."""
-    out = torch.empty(logits.shape, dtype=dtype, device=logits.device)
+    """dL/dlogits into `out`, the term 1_y included."""
     row_gradients[(len(ids), triton.cdiv(logits.shape[1], BLOCK))](
         logits, ids, out, logsumexp, entropy, squares, by_logprob, by_entropy, by_squares,
         logits.shape[1], float(temperature), SPREAD=spread, BLOCK=BLOCK, num_warps=WARPS,

@@ -19,6 +19,8 @@ MOST_TOKENS = 65536
 USED_SHARE = 0.7
 # One chunk's f32 logits, and the result of an operation that does not overwrite them.
 LOGITS_AT_ONCE = 2
+# What is trained is in f32, and needs no copies to compute in f32.
+FULL_BYTES = 4
 # A layer's gradient as computed and its f32 copy that ranks exchange.
 EXCHANGED_BYTES = 4
 
@@ -41,10 +43,12 @@ class MemoryNeed:
     weights: float
     # Gradient and moments of what is trained. They are allocated after the model is opened.
     state: float
-    # Copies of weights in the precision of computing: all with one rank, which keeps them to the backward; else those of
-    # two layers and of what lies outside the layers.
+    # Copies of weights in the precision of computing: with one rank those of what is trained, with its weights on the host
+    # of all; else those of two layers and of what lies outside the layers.
     gathered: float
     head: float
+    # Per token: what the head keeps to its backward.
+    kept_by_head: float
     exchange_of_layer: float
     exchange_at_end: float
     # Per token: what is kept of all layers until the backward, and what one layer needs while it is computed.
@@ -52,14 +56,14 @@ class MemoryNeed:
     layer: float
 
     def peak(self, tokens: int) -> float:
-        in_head = self.head + tokens * self.kept
+        in_head = self.head + tokens * (self.kept + self.kept_by_head)
         in_layer = self.exchange_of_layer + tokens * (self.kept + self.layer)
         return self.weights + self.state + self.gathered + max(in_head, in_layer, self.exchange_at_end)
 
     def tokens_within(self, room: float) -> int:
         """`room` is what the passes may take beside weights and state."""
         left = room - self.gathered
-        in_head = (left - self.head) / self.kept
+        in_head = (left - self.head) / (self.kept + self.kept_by_head)
         in_layer = (left - self.exchange_of_layer) / (self.kept + self.layer)
         return max(0, int(min(in_head, in_layer)))
 
@@ -70,7 +74,10 @@ def memory_need(
     """`width`: bytes of a number in the precision of computing."""
     total = counts.trained + counts.frozen
     on_host = options.offload and torch.cuda.is_available()
-    together = total if ranks == 1 else counts.outside_layers + 2 * counts.one_layer
+    together = counts.outside_layers + 2 * counts.one_layer
+    if ranks == 1:
+        copied = counts.trained if width < FULL_BYTES else 0
+        together = total if on_host else copied
     layer = bytes_of_layer(config, width)
     kept = options.recompute * width * config.hidden_size + (1 - options.recompute) * layer
     train = counts.trained > 0
@@ -82,6 +89,8 @@ def memory_need(
         state=0 if on_host else 12 * counts.trained / ranks,
         gathered=width * together,
         head=4 * (LOGITS_AT_ONCE * chunk_logits + (config.vocab_size * config.hidden_size if train_head else 0)),
+        # As if every token were a target.
+        kept_by_head=width * config.vocab_size if options.keeps_head else 0,
         exchange_of_layer=exchanged * counts.one_layer,
         exchange_at_end=exchanged * counts.outside_layers if train_head else 0,
         kept=config.num_hidden_layers * kept if train else width * config.hidden_size,

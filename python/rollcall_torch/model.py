@@ -1,4 +1,4 @@
-"""A Hugging Face causal model, sharded over the ranks (FSDP2), that answers with numbers per target."""
+"""A Hugging Face causal model that answers with numbers per target. Several ranks shard it (FSDP2)."""
 
 from dataclasses import dataclass
 from typing import Any, Callable
@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from . import attention
+from .copies import Copies
 from .errors import ConfigError
 from .fused import check_fused, fuse
 from .group import Group
@@ -46,6 +47,11 @@ class ModelOptions:
     # Tokens a rank computes at once; None is chosen by memory.
     tokens: int | None = None
 
+    @property
+    def keeps_head(self) -> bool:
+        """Whether the head's gradient by its logits is kept from the forward: where nothing else is computed again."""
+        return self.trainable and self.fused and self.recompute == 0
+
     @staticmethod
     def parse(given: dict[str, Any]) -> "ModelOptions":
         known = ModelOptions.__dataclass_fields__
@@ -68,14 +74,17 @@ class ModelOptions:
 class Scorer(nn.Module):
     """The causal model and an optional value head. Its forward is one micro-batch."""
 
-    def __init__(self, causal: nn.Module, value_head: bool, fused: bool = False):
+    def __init__(self, causal: nn.Module, options: ModelOptions):
         super().__init__()
         self.causal = causal
-        self.fused = fused
-        if value_head:
+        self.fused, self.keeps_head = options.fused, options.keeps_head
+        # Of one rank, which shards nothing.
+        self.copies: Copies | None = None
+        if options.value_head:
             self.value_head = nn.Linear(causal.config.get_text_config().hidden_size, 1)
 
     def forward(self, batch: "Batch", temperature: float, outputs: list[str]) -> dict[str, torch.Tensor]:
+        unshard(self)
         seen = {"input_ids": batch.ids} if batch.sight is None else {"inputs_embeds": self.embed(batch.ids, batch.sight)}
         hidden = decoder(self.causal)(
             **seen, position_ids=batch.positions, use_cache=False, rows=batch.rows
@@ -85,7 +94,8 @@ class Scorer(nn.Module):
         if any(name in LOGIT_OUTPUTS for name in outputs):
             head = self.causal.get_output_embeddings().weight
             spread = "entropy" in outputs or "sumSquares" in outputs
-            parts = TargetOutputs.apply(states, head, batch.target_ids, temperature, spread, self.fused)
+            keep = self.keeps_head and torch.is_grad_enabled()
+            parts = TargetOutputs.apply(states, head, batch.target_ids, temperature, spread, self.fused, keep)
             results.update(zip(LOGIT_OUTPUTS, parts))
         if "value" in outputs:
             weight, bias = self.value_head.weight.float(), self.value_head.bias.float()
@@ -172,7 +182,7 @@ def build(options: ModelOptions, group: Group) -> Scorer:
     ways = {"text_config": attention.NAME, "vision_config": "sdpa"} if sees else attention.NAME
     with torch.device("meta"):
         causal = kind.from_config(config, dtype=torch.float32, attn_implementation=ways, **experts)
-        scorer = Scorer(causal, options.value_head, options.fused)
+        scorer = Scorer(causal, options)
         if options.lora:
             add_adapters(causal, options.lora)
     if getattr(causal.get_output_embeddings(), "bias", None) is not None:
@@ -188,22 +198,19 @@ def build(options: ModelOptions, group: Group) -> Scorer:
             for parameter in module.parameters(recurse=False):
                 if not parameter.requires_grad:
                     parameter.data = parameter.data.to(compute)
-    shard(scorer, causal, options, group, compute)
+    place(scorer, causal, options, group, compute)
     return scorer
 
 
-def shard(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, compute: torch.dtype) -> None:
+def is_sharded(options: ModelOptions, group: Group) -> bool:
+    """Weights in the memory of the host are FSDP's on one rank too."""
+    return group.size > 1 or (options.offload and group.device.type == "cuda")
+
+
+def place(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, compute: torch.dtype) -> None:
+    """Takes the memory of the weights, and says which layers are compiled, computed again and sharded."""
     layers = list(decoder(causal).layers)
-    mesh = init_device_mesh(group.device.type, (group.size,))
-    policy = {
-        "mesh": mesh,
-        "mp_policy": MixedPrecisionPolicy(
-            param_dtype=None if compute == torch.float32 else compute, reduce_dtype=torch.float32
-        ),
-        "offload_policy": CPUOffloadPolicy() if options.offload and group.device.type == "cuda" else OffloadPolicy(),
-        # With one rank a gathered layer is a cast copy: keeping it to the backward is cheaper than casting again.
-        "reshard_after_forward": group.size > 1,
-    }
+    shard = sharding(options, group, compute) if is_sharded(options, group) else None
     recomputed = round(options.recompute * len(layers))
     for number, layer in enumerate(layers):
         layer.to_empty(device=group.device)
@@ -211,27 +218,45 @@ def shard(scorer: Scorer, causal: Any, options: ModelOptions, group: Group, comp
             layer.forward = torch.compile(layer.forward, dynamic=True)  # the number of tokens is never the same
         if options.trainable and number < recomputed:
             layer.forward = recomputing(layer.forward)
-        fully_shard(layer, **policy)
+        if shard:
+            shard(layer)
     in_layers = {module for layer in layers for module in layer.modules()}
     for module in scorer.modules():
         if module not in in_layers:
             module.to_empty(device=group.device, recurse=False)
     causal.tie_weights()
-    fully_shard(scorer, **policy)
+    if shard:
+        shard(scorer)
+    else:
+        scorer.copies = Copies(scorer, compute)
     with torch.no_grad():
         for module in causal.modules():  # frequencies of rotary embeddings are buffers that no file holds
             if any(True for _ in module.buffers(recurse=False)):
                 causal._init_weights(module)
-    for module in scorer.modules():
-        if not isinstance(module, FSDPModule):
-            continue
+    if options.compile and group.device.type == "cuda":
+        compile_head()
+
+
+def sharding(options: ModelOptions, group: Group, compute: torch.dtype) -> Callable[[nn.Module], None]:
+    policy = {
+        "mesh": init_device_mesh(group.device.type, (group.size,)),
+        "mp_policy": MixedPrecisionPolicy(
+            param_dtype=None if compute == torch.float32 else compute, reduce_dtype=torch.float32
+        ),
+        "offload_policy": CPUOffloadPolicy() if options.offload and group.device.type == "cuda" else OffloadPolicy(),
+        # With one rank a gathered layer is a copy of the host's: keeping it to the backward is cheaper than copying again.
+        "reshard_after_forward": group.size > 1,
+    }
+
+    def shard(module: nn.Module) -> None:
+        fully_shard(module, **policy)
         if group.size > 1:
             module.set_gradient_divide_factor(1.0)  # gradients of ranks are summed, never averaged
             module.set_force_sum_reduction_for_comms(True)
         else:  # nothing to divide, which would be one more pass over the gradient; copies serve all micro-batches of a step
             module.set_reshard_after_backward(False)
-    if options.compile and group.device.type == "cuda":
-        compile_head()
+
+    return shard
 
 
 def recomputing(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,8 +270,16 @@ def recomputing(forward: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def unshard(scorer: Scorer) -> None:
+    """What a pass computes with stands in the model. FSDP sees to it by itself."""
+    if scorer.copies:
+        scorer.copies.put()
+
+
 def reshard(scorer: Scorer) -> None:
     """Frees gathered weights: the next pass must gather what the optimizer has changed."""
+    if scorer.copies:
+        scorer.copies.take_away()
     for module in scorer.modules():
         if isinstance(module, FSDPModule):
             module.reshard()

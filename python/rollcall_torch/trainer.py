@@ -15,7 +15,7 @@ from .group import Group
 from .head import CHUNK_LOGITS, LOGIT_OUTPUTS
 from .lora import adapters_off
 from .memory import FEWEST_TOKENS, ParameterCounts, memory_need, tokens_that_fit
-from .model import Batch, ModelOptions, after_failure, build, compute_precision, decoder, reshard
+from .model import Batch, ModelOptions, after_failure, build, compute_precision, decoder, reshard, unshard
 from .push import Push
 from .rows import Row, check_rows, pack
 from .saving import Saving
@@ -96,6 +96,7 @@ class Trainer:
                 results = opened.kept or self.compute(batch, opened.temperature, names)
                 places = target_places(batch, starts)
                 given = [self.gradient_tensor(gradients[name][places], results[name]) for name in names]
+                unshard(self.scorer)  # layers are computed again, and another call may have come between
                 torch.autograd.backward([results[name] for name in names], given)
         except torch.OutOfMemoryError as error:
             raise OutOfMemory(self.tokens, error) from error

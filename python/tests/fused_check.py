@@ -7,9 +7,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from golden import read_golden, relative_error
+from golden import Golden, read_golden, relative_error
 
 from rollcall_torch import kernels
+from rollcall_torch.group import Group
 from rollcall_torch.head import LOGIT_OUTPUTS, TargetOutputs
 
 
@@ -54,7 +55,7 @@ def head() -> None:
     weight = 2 * torch.randn(vocabulary, hidden, dtype=torch.float64)
     ids = torch.tensor([0, vocabulary - 1, kernels.BLOCK, kernels.BLOCK - 1, 11])
     given = [torch.randn(rows, dtype=torch.float64) for _ in LOGIT_OUTPUTS]
-    for spread in (False, True):
+    for spread, keep in ((False, False), (False, True), (True, False), (True, True)):
         by = given if spread else given[:1]
         exact = [states.clone().requires_grad_(), weight.clone().requires_grad_()]
         logp = torch.log_softmax(exact[0] @ exact[1].t() / temperature, -1)
@@ -62,7 +63,7 @@ def head() -> None:
         expected = [logp.gather(1, ids.unsqueeze(1)).squeeze(1), -(p * logp).sum(-1), p.square().sum(-1)][: len(by)]
         torch.autograd.backward(expected, by)
         found = [states.float().requires_grad_(), weight.float().requires_grad_()]
-        outputs = TargetOutputs.apply(*found, ids, temperature, spread, True)[: len(by)]
+        outputs = TargetOutputs.apply(*found, ids, temperature, spread, True, keep)[: len(by)]
         torch.autograd.backward(outputs, [one.float() for one in by])
         for one, other in zip(outputs, expected):
             close(one, other)
@@ -70,12 +71,36 @@ def head() -> None:
             close(one.grad, other.grad)
 
 
+def kept() -> None:
+    """What the head keeps in bf16 gives a gradient as near to float64 as computing its logits again, which rounds them to bf16
+    too. Chunks are smaller than the targets, a frozen head gets no gradient, and entropy may be asked for without its gradient."""
+    from rollcall_torch.head import CHUNK_LOGITS
+
+    torch.manual_seed(3)
+    rows, hidden, vocabulary, temperature = 100, 32, kernels.BLOCK + 33, 0.8
+    CHUNK_LOGITS["cpu"] = 32 * vocabulary
+    states, weight = torch.randn(rows, hidden).bfloat16(), torch.randn(vocabulary, hidden).bfloat16()
+    ids, by = torch.randint(0, vocabulary, (rows,)), torch.randn(rows)
+    exact = [one.double().requires_grad_() for one in (states, weight)]
+    logp = torch.log_softmax(exact[0] @ exact[1].t() / temperature, -1)
+    logp.gather(1, ids.unsqueeze(1)).squeeze(1).backward(by.double())
+    errors = []
+    for keep in (False, True):
+        found = [states.clone().requires_grad_(), weight.clone().requires_grad_()]
+        TargetOutputs.apply(*found, ids, temperature, True, True, keep)[0].backward(by)
+        errors.append([float((one.grad - other.grad).norm() / other.grad.norm()) for one, other in zip(found, exact)])
+        frozen = states.clone().requires_grad_()
+        TargetOutputs.apply(frozen, weight, ids, temperature, False, True, keep)[0].backward(by)
+        assert torch.equal(frozen.grad, found[0].grad)
+    for again, once in zip(*errors):
+        assert once < 1.2 * again < 1e-2, errors
+
+
 def model() -> None:
     """A whole model with every fused part against the golden numbers, which transformers computed in float64."""
     from test_trainer import go_on, gradients_of, opened
 
     from rollcall_torch.fused import fuse
-    from rollcall_torch.group import Group
 
     group = Group("cpu")
     for name in ("llama", "qwen2", "qwen3"):
@@ -90,7 +115,23 @@ def model() -> None:
         found = gradients_of(trainer)
         for parameter, expected in golden.gradient.items():
             assert relative_error(found.get(parameter, np.zeros_like(expected)), expected) < 1e-4, parameter
+        compare_recomputing(golden, name, group)
     group.close()
+
+
+def compare_recomputing(golden: Golden, name: str, group: Group) -> None:
+    """With nothing computed again the head keeps its part of the gradient: by log-probs it is the same."""
+    from test_trainer import go_on, gradients_of, opened
+
+    found = []
+    for recompute in (1.0, 0.0):
+        trainer = opened(golden, name, group, fused=True, recompute=recompute)
+        assert trainer.options.keeps_head == (recompute == 0)
+        number, _ = trainer.forward(golden.rows, golden.temperature, ["logprob", "entropy"], go_on)
+        trainer.backward(number, {"logprob": golden.gradients["logprob"]})
+        found.append(gradients_of(trainer))
+    for parameter, again in found[0].items():
+        assert relative_error(found[1][parameter], again) < 1e-5, parameter
 
 
 def compiles() -> None:
@@ -124,4 +165,4 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> None:
     assert error < 1e-5, error
 
 
-{"gate": gate, "rotation": rotation, "head": head, "model": model, "compiles": compiles}[sys.argv[1]]()
+{"gate": gate, "rotation": rotation, "head": head, "kept": kept, "model": model, "compiles": compiles}[sys.argv[1]]()

@@ -11,7 +11,7 @@ pytest.importorskip("triton")
 CHECK = Path(__file__).with_name("fused_check.py")
 
 
-@pytest.mark.parametrize("part", ["gate", "rotation", "head", "model", "compiles"])
+@pytest.mark.parametrize("part", ["gate", "rotation", "head", "kept", "model", "compiles"])
 def test_fused_kernels(part: str):
     """In a process of its own: Triton reads TRITON_INTERPRET once, when it is imported."""
     interpreted = {} if part == "compiles" else {"TRITON_INTERPRET": "1"}

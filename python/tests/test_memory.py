@@ -1,7 +1,7 @@
 """The estimate of memory against what was measured on a GPU, and against itself."""
 
 import pytest
-from rollcall_torch.memory_table import MEASURED, TOKENS, need_of
+from rollcall_torch.memory_table import LORA, MEASURED, TOKENS, need_of
 
 
 @pytest.mark.parametrize("recompute, measured", MEASURED.items())
@@ -22,3 +22,9 @@ def test_the_tokens_chosen_fill_the_room_and_one_more_would_not_fit(ranks):
 def test_more_cards_need_less_of_each():
     peaks = [need_of("7B", ranks).peak(TOKENS) for ranks in (1, 4, 8)]
     assert peaks == sorted(peaks, reverse=True)
+
+
+def test_one_card_holds_a_frozen_weight_once():
+    whole, adapted = need_of("7B", 1), need_of("7B", 1, lora=LORA)
+    assert adapted.gathered < whole.gathered / 50
+    assert adapted.weights + adapted.gathered == pytest.approx(2 * 7.6e9, rel=0.05)

@@ -1,6 +1,8 @@
+from types import SimpleNamespace
+
 import torch
 
-from rollcall_torch.profile import kind_of, parts_of, profiled, span_and_busy, table
+from rollcall_torch.profile import is_kernel, kind_of, parts_of, profiled, span_and_busy, table
 
 
 def test_time_is_split_by_kind_and_nothing_is_lost():
@@ -28,3 +30,10 @@ def test_kernels_of_a_gpu_have_the_kind_that_their_names_say():
 def test_idle_time_is_where_no_kernel_ran():
     assert span_and_busy([(0, 2), (1, 3), (5, 6)]) == (6, 4)
     assert [part.kind for part in parts_of([("gemm", 1.0), ("silu", 2.0), ("gemm", 3.0)])] == ["matrix products", "gates"]
+
+
+def test_a_stretch_that_a_program_names_is_no_kernel():
+    on_gpu, on_cpu = torch.autograd.DeviceType.CUDA, torch.autograd.DeviceType.CPU
+    events = [(on_gpu, False), (on_gpu, True), (on_cpu, False)]
+    found = [is_kernel(SimpleNamespace(device_type=where, is_user_annotation=named)) for where, named in events]
+    assert found == [True, False, False]

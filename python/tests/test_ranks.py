@@ -37,7 +37,7 @@ def test_two_ranks_agree_with_float64(name: str, tmp_path):
             assert relative_error(found[parameter], expected) < 1e-4, parameter
 
 
-def test_a_checkpoint_goes_from_two_ranks_to_four_to_one(tmp_path):
+def test_a_checkpoint_goes_from_one_rank_to_two_to_four_to_one(tmp_path):
     golden = read_golden("qwen3")
     with Worker() as alone:
         open_policy(alone, golden)
@@ -45,14 +45,14 @@ def test_a_checkpoint_goes_from_two_ranks_to_four_to_one(tmp_path):
             alone.step(golden)
         expected = weights_of(alone, tmp_path / "alone", golden)
     folder = None
-    for ranks, steps in ((2, 2), (4, 2), (1, 1)):
+    for number, (ranks, steps) in enumerate(((1, 1), (2, 1), (4, 2), (1, 1))):
         with Worker(ranks=ranks) as worker:
             open_policy(worker, golden)
             if folder:
                 worker.call("load", model="policy", directory=str(folder))
             for _ in range(steps):
                 worker.step(golden)
-            folder = tmp_path / f"{ranks}-ranks"
+            folder = tmp_path / f"{number}-{ranks}-ranks"
             found = weights_of(worker, folder, golden)
     for name, value in expected.items():
         assert relative_error(found[name], value) < 1e-5, name

@@ -102,6 +102,45 @@ def test_a_shared_prompt_computed_once_changes_no_output_and_no_gradient(group: 
             assert relative_error(by_parameter[name], gradient) < 1e-4, name
 
 
+@pytest.mark.parametrize("name", ["qwen2", "llama-lora"])
+@pytest.mark.parametrize("recompute", [0.0, 1.0])
+def test_gradients_of_bf16_passes_are_added_in_f32_whatever_is_called_between(name: str, recompute: float, group: Group):
+    golden = read_golden(name)
+    trainer = opened(golden, name, group, precision="bfloat16", recompute=recompute)
+
+    def gradients_after(temperatures: tuple[float, ...]) -> dict[str, np.ndarray]:
+        for temperature in temperatures:
+            number, outputs = trainer.forward(golden.rows, temperature, ["logprob"], go_on)
+            assert np.array_equal(trainer.score(golden.rows, temperature, ["logprob"], go_on)["logprob"], outputs["logprob"])
+            trainer.backward(number, {"logprob": golden.gradients["logprob"]})
+        found = gradients_of(trainer)
+        trainer.adam.clear()
+        return found
+
+    first, second, both = (gradients_after(temperatures) for temperatures in ((0.9,), (1.3,), (0.9, 1.3)))
+    assert any(value.any() for value in first.values())
+    for parameter, sum_of_both in both.items():
+        assert sum_of_both.dtype == np.float32
+        assert np.array_equal(sum_of_both, first[parameter] + second[parameter]), parameter
+        rounded = torch.from_numpy(first[parameter]).bfloat16().float().numpy()
+        assert np.array_equal(first[parameter], rounded), parameter
+
+
+def test_bf16_steps_move_f32_weights_by_less_than_bf16_can_tell(group: Group):
+    golden = read_golden("qwen2")
+    trainer = opened(golden, "qwen2", group, precision="bfloat16")
+    before = {name: full(p).clone() for name, p in named_parameters(trainer.scorer)}
+    small = AdamOptions.parse({**golden.adam, "learningRate": 1e-6, "weightDecay": 0})
+    for _ in range(3):
+        step(trainer, golden, small)
+    for name, parameter in named_parameters(trainer.scorer):
+        moved = (full(parameter) - before[name]).abs().max()
+        assert parameter.dtype == torch.float32 and 0 < moved < 1e-5, name
+    number, outputs = trainer.forward(golden.rows, golden.temperature, ["logprob"], go_on)
+    trainer.discard(number)
+    assert relative_error(outputs["logprob"], golden.outputs["logprob"]) < 2e-2
+
+
 def test_out_of_memory_makes_smaller_micro_batches_and_is_told_once(group: Group, monkeypatch):
     golden = read_golden("llama")
     told: list[str] = []
