@@ -72,7 +72,9 @@ export function servingCases(
   });
 
   list.add('an aborted reply keeps what was sampled, streamed or not', async (server) => {
-    const long = (more: Partial<GenerateRequest>) => ask(server, { maxTokens: 400, seed: 20 }, more);
+    // Hot, so that the end of the reply is as rare as any other token.
+    const long = (more: Partial<GenerateRequest>) =>
+      ask(server, { maxTokens: 400, temperature: 5, seed: 20 }, more);
     const abortAfter = async (ms: number) => {
       const stop = new AbortController();
       const running = long({ signal: stop.signal });
@@ -93,7 +95,7 @@ export function servingCases(
     for (const reply of [kept, streamed]) {
       assert.equal(reply.finish, 'abort');
       assert.ok(reply.ids.length > 0, 'an aborted reply has no tokens');
-      assert.ok(reply.ids.length < whole.ids.length);
+      assert.ok(reply.ids.length < 400);
       assert.equal(reply.logprobs.length, reply.ids.length);
     }
   });
