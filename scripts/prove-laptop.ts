@@ -33,8 +33,10 @@ const flags = readFlags(
     gsm8k: '',
     runs: 'runs/laptop',
     seed: '1',
-    /** Of GRPO, and of each control, on two cores. */
+    /** Of GRPO, and of more imitation, on two cores. */
     minutes: '22',
+    /** Of shuffled rewards; '': as long as GRPO. */
+    shuffled: '',
     /** Test problems of SVAMP; 0: all. */
     test: '0',
     /** Of GSM8K. */
@@ -50,6 +52,7 @@ const unknown = arms.find((arm) => !ARMS.includes(arm));
 if (unknown !== undefined) throw new Error(`--arms has ${unknown}; it takes some of ${ARMS.join(', ')}`);
 process.env.SVAMP = flags.svamp;
 const seed = Number(flags.seed);
+const shuffledMinutes = Number(flags.shuffled || flags.minutes);
 const began = performance.now();
 const say = (line: string) => console.error(`${((performance.now() - began) / 1000).toFixed(0)} s  ${line}`);
 const at = (name: string) => join(flags.runs, `${name}-${seed}`);
@@ -61,6 +64,7 @@ await claimSettings(join(MEASURED, 'settings.json'), {
   svamp: resolve(flags.svamp),
   gsm8k: flags.gsm8k && resolve(flags.gsm8k),
   minutes: Number(flags.minutes),
+  shuffled: shuffledMinutes,
   test: Number(flags.test),
   elsewhere: Number(flags.elsewhere),
 });
@@ -148,7 +152,11 @@ async function imitate(name: string, model: string, times: number, minutes = Num
   return merged((await readLatestCheckpoint(runDir))!.path, model, name);
 }
 
-async function reinforce(name: string, model: string, rewards?: readonly Reward<Problem>[]) {
+async function reinforce(
+  name: string,
+  model: string,
+  { rewards, minutes }: { readonly rewards?: readonly Reward<Problem>[]; readonly minutes: number },
+) {
   const runDir = at(name);
   const peakFile = join(MEASURED, `${name} bytes.json`);
   let peak = (await kept(peakFile)) ?? 0;
@@ -169,7 +177,7 @@ async function reinforce(name: string, model: string, rewards?: readonly Reward<
         `${so.toFixed(1)} minutes of two cores`,
     );
     before = so;
-    if (so > Number(flags.minutes)) break;
+    if (so > minutes) break;
   }
   const { path } = (await readLatestCheckpoint(runDir))!;
   return { model: await merged(path, model, name), peak };
@@ -190,7 +198,7 @@ const imitated = await measured('after imitation', warm);
 const imitatedElsewhere = await elsewhere('after imitation', warm);
 
 async function runMain() {
-  const { model, peak } = await reinforce('grpo', warm);
+  const { model, peak } = await reinforce('grpo', warm, { minutes: Number(flags.minutes) });
   return {
     peak,
     after: await measured('after GRPO', model),
@@ -202,7 +210,10 @@ async function runImitation(): Promise<number> {
   return measured('more imitation', await imitate('more-imitation', warm, 50, Number(flags.minutes)));
 }
 async function runShuffled(): Promise<number> {
-  const { model } = await reinforce('shuffled', warm, [shuffledRewards(correct, 8, seed)]);
+  const { model } = await reinforce('shuffled', warm, {
+    rewards: [shuffledRewards(correct, 8, seed)],
+    minutes: shuffledMinutes,
+  });
   return measured('shuffled rewards', model);
 }
 const main = arms.includes('grpo') ? await runMain() : undefined;

@@ -52,7 +52,7 @@ export function trainOptions(
     attemptsPerTask: 8,
     concurrency: 128,
     limits: LIMITS,
-    optimizer: { learningRate: 2e-4, weightDecay: 0, tokensPerMicroBatch: TOKENS_AT_ONCE },
+    optimizer: { learningRate: 3e-4, weightDecay: 0, tokensPerMicroBatch: TOKENS_AT_ONCE },
     checkpoints: { every: 5, keep: 2 },
   };
 }
