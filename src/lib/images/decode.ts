@@ -1,5 +1,5 @@
-/** From an image file's bytes to pixels: PNG by png.ts, JPEG by jpeg-js, which is JavaScript alone. */
-import jpeg from 'jpeg-js';
+/** From an image file's bytes to pixels. */
+import { decodeJpeg } from './jpeg.ts';
 import type { Pixels } from './pixels.ts';
 import { decodePng } from './png.ts';
 
@@ -13,7 +13,7 @@ export function decodeImage(bytes: Uint8Array, mime: string): Pixels {
     if (view.length >= 24) checkSize(view.readUInt32BE(16), view.readUInt32BE(20));
     return decodePng(bytes);
   }
-  if (mime === 'image/jpeg') return decodeJpeg(bytes);
+  if (mime === 'image/jpeg') return decodeJpeg(bytes, ({ width, height }) => checkSize(width, height));
   throw new Error(`${mime} cannot be decoded here; PNG and JPEG can`);
 }
 
@@ -22,15 +22,4 @@ export function checkSize(width: number, height: number): void {
   if (width * height > MOST_PIXELS) {
     throw new Error(`it is ${width} × ${height} pixels; ${MOST_PIXELS} are the most that is decoded`);
   }
-}
-
-function decodeJpeg(bytes: Uint8Array): Pixels {
-  const { width, height, data } = jpeg.decode(bytes, {
-    useTArray: true,
-    formatAsRGBA: false,
-    maxResolutionInMP: MOST_PIXELS / 1e6,
-    maxMemoryUsageInMB: 1024,
-  });
-  checkSize(width, height);
-  return { width, height, rgb: data };
 }
