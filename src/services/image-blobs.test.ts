@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -80,6 +81,19 @@ test('what is not an image is refused with its first bytes; a file that is not t
   await expect(blobs.put({ path: '/nowhere/a.png' })).rejects.toThrow(
     /the image \/nowhere\/a\.png cannot be read/,
   );
+});
+
+test('a transparent PNG is kept on white where a trainer reads it: servers do not agree on what shines through', async () => {
+  const { cases } = JSON.parse(
+    readFileSync(new URL('../../test/golden/images/transparent.json', import.meta.url), 'utf8'),
+  ) as { cases: { file: string; pixels: string }[] };
+  const given = new Uint8Array(Buffer.from(cases[0]!.file, 'base64'));
+  const rgb = new Uint8Array(Buffer.from(cases[0]!.pixels, 'base64'));
+  const kept = memoryImages({ decodes: true });
+  const image = await kept.put(given);
+  expect(await kept.read(image)).toEqual(encodePng({ width: image.width, height: image.height, rgb }));
+  const asGiven = memoryImages();
+  expect(await asGiven.read(await asGiven.put(given))).toEqual(given);
 });
 
 test('what the embedded engine could not show is refused when it is put, by name and reason', async () => {

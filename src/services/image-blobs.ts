@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatasetError } from '../errors.ts';
 import { makeFolder, writeFileAtomically } from '../lib/files.ts';
-import { decodeImage } from '../lib/images/decode.ts';
+import { readAlike } from '../lib/images/decode.ts';
 import { type ImageProcessor, imageTokens } from '../lib/images/processor.ts';
 import type { ImageRef } from '../types.ts';
 
@@ -25,7 +25,10 @@ const PIXELS_PER_TOKEN = 28;
 export interface ImageBlobsOptions {
   readonly processor?: ImageProcessor | undefined;
   readonly pixelsPerToken?: number | undefined;
-  /** Refuses at once what cannot be decoded here: the embedded engine could not show it either. */
+  /**
+   * Refuses at once what cannot be decoded here: the embedded engine could not show it either. A PNG that servers read in
+   * different ways, transparent or with 16 bits, is kept as an opaque one with 8.
+   */
   readonly decodes?: boolean;
 }
 
@@ -99,8 +102,7 @@ export async function readImage(source: ImageSource, decodes = false) {
   const bytes = await bytesOf(source);
   const found = describeImage(bytes);
   if (found && found.width > 0 && found.height > 0) {
-    if (decodes) checkDecodes(source, bytes, found.mime);
-    return { bytes, found };
+    return { bytes: decodes ? decodable(source, bytes, found.mime) : bytes, found };
   }
   if (found) {
     throw new DatasetError(
@@ -113,9 +115,9 @@ export async function readImage(source: ImageSource, decodes = false) {
   );
 }
 
-function checkDecodes(source: ImageSource, bytes: Uint8Array, mime: string): void {
+function decodable(source: ImageSource, bytes: Uint8Array, mime: string): Uint8Array {
   try {
-    decodeImage(bytes, mime);
+    return readAlike(bytes, mime);
   } catch (cause) {
     const { message } = cause as Error;
     throw new DatasetError(`${placeOf(source)} is an image that cannot be shown: ${message}`, { cause });

@@ -1,6 +1,6 @@
 /**
- * PNG, all of its colour types and depths, to RGB and back. Alpha is dropped, as Pillow's `convert("RGB")` does. Node
- * has zlib, and the rest is a page, so no library is used.
+ * PNG, all of its colour types and depths, to RGB and back; what shines through is laid on white. Node has zlib, and the
+ * rest is a page, so no library is used.
  */
 import { deflateSync, inflateSync } from 'node:zlib';
 import CRC from 'crc-32';
@@ -36,8 +36,19 @@ interface Head {
 }
 
 /** Throws an Error whose message says what is wrong with the bytes. */
-export function decodePng(bytes: Uint8Array): Pixels {
-  const { head, palette, data } = readChunks(bytes);
+export const decodePng = (bytes: Uint8Array): Pixels => readPng(bytes).pixels;
+
+/**
+ * The picture as a file that every program reads alike; undefined where it is one. Of transparent pixels some programs show
+ * what lies under them, others white, and 16 bits of grey are cut off at 255 by some.
+ */
+export function plainPng(bytes: Uint8Array): Uint8Array | undefined {
+  const { pixels, readsAlike } = readPng(bytes);
+  return readsAlike ? undefined : encodePng(pixels);
+}
+
+function readPng(bytes: Uint8Array): { readonly pixels: Pixels; readonly readsAlike: boolean } {
+  const { head, palette, clear, data } = readChunks(bytes);
   const { width, height, depth, colour, interlaced } = head;
   const samples = SAMPLES[colour]!;
   const passes = interlaced ? ADAM7 : ([[0, 0, 1, 1]] as const);
@@ -51,7 +62,8 @@ export function decodePng(bytes: Uint8Array): Pixels {
     0,
   );
   const raw = inflate(data, wanted);
-  const isPlain = colour === 2 && depth === 8 && !interlaced;
+  const isPlain = colour === 2 && depth === 8 && !interlaced && !clear;
+  let isOpaque = true;
   const rgb = new Uint8Array(width * height * 3);
   let at = 0;
   for (const [index, [x0, y0, dx, dy]] of passes.entries()) {
@@ -68,18 +80,32 @@ export function decodePng(bytes: Uint8Array): Pixels {
       for (let column = 0; column < columns; column++) {
         const to = 3 * ((y0 + row * dy) * width + x0 + column * dx);
         writePixel(raw, from, column, head, palette, rgb, to);
+        const alpha = alphaOf(raw, from, column, head, clear);
+        if (alpha === 255) continue;
+        isOpaque = false;
+        for (let part = to; part < to + 3; part++)
+          rgb[part] = Math.round((rgb[part]! * alpha + 255 * (255 - alpha)) / 255);
       }
     }
     at += rows * (1 + line);
   }
-  return { width, height, rgb };
+  return { pixels: { width, height, rgb }, readsAlike: isOpaque && depth <= 8 };
 }
 
-function readChunks(bytes: Uint8Array): { head: Head; palette: Uint8Array | undefined; data: Uint8Array[] } {
+interface Chunks {
+  readonly head: Head;
+  readonly palette: Uint8Array | undefined;
+  /** tRNS: the alpha of each colour of the palette, or the one colour that is clear. */
+  readonly clear: Uint8Array | undefined;
+  readonly data: readonly Uint8Array[];
+}
+
+function readChunks(bytes: Uint8Array): Chunks {
   const view = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (SIGNATURE.some((byte, at) => view[at] !== byte)) throw new Error('it does not begin as a PNG does');
   let head: Head | undefined;
   let palette: Uint8Array | undefined;
+  let clear: Uint8Array | undefined;
   const data: Uint8Array[] = [];
   for (let at = 8; ; ) {
     if (at + 12 > view.length) throw new Error(`it is cut after ${view.length} bytes`);
@@ -93,6 +119,7 @@ function readChunks(bytes: Uint8Array): { head: Head; palette: Uint8Array | unde
     if (kind === 'IHDR') head = readHead(body);
     else if (kind === 'acTL') throw new Error('it is animated (APNG); one frame is needed');
     else if (kind === 'PLTE') palette = body;
+    else if (kind === 'tRNS') clear = body;
     else if (kind === 'IDAT') data.push(body);
     else if (kind === 'IEND') break;
     at += 12 + length;
@@ -100,7 +127,7 @@ function readChunks(bytes: Uint8Array): { head: Head; palette: Uint8Array | unde
   if (!head) throw new Error('it has no head (IHDR)');
   if (head.colour === 3 && !palette) throw new Error('it has no palette (PLTE)');
   if (data.length === 0) throw new Error('it has no pixels (IDAT)');
-  return { head, palette, data };
+  return { head, palette, clear, data };
 }
 
 function readHead(body: Buffer): Head {
@@ -178,6 +205,29 @@ function writePixel(
   }
   const grey = depth < 8 ? (value * 255) / (2 ** depth - 1) : value;
   rgb.fill(grey, to, to + 3);
+}
+
+/** 255 where nothing shines through. */
+function alphaOf(
+  raw: Uint8Array,
+  from: number,
+  column: number,
+  { depth, colour }: Head,
+  clear: Uint8Array | undefined,
+): number {
+  const samples = SAMPLES[colour]!;
+  const bytes = depth / 8;
+  if (colour === 4 || colour === 6) return raw[from + (column * samples + samples - 1) * bytes]!;
+  if (!clear) return 255;
+  if (colour === 3) return clear[bitsAt(raw, from, column, depth)] ?? 255;
+  for (let part = 0; part < samples; part++) {
+    const wanted = 256 * clear[2 * part]! + clear[2 * part + 1]!;
+    const at = from + (column * samples + part) * bytes;
+    const value =
+      depth === 16 ? 256 * raw[at]! + raw[at + 1]! : bitsAt(raw, from, column * samples + part, depth);
+    if (value !== wanted) return 255;
+  }
+  return 0;
 }
 
 function bitsAt(raw: Uint8Array, from: number, column: number, depth: number): number {
