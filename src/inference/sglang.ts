@@ -1,30 +1,11 @@
 /** An SGLang server, or `rollcall serve`, at a URL: token ids in, token ids out. */
 import { ConfigError, EngineError } from '../errors.ts';
-import { Door } from '../lib/door.ts';
 import type { ImageRef } from '../types.ts';
 import { dataUri } from './data-uri.ts';
-import type { HttpServerOptions } from './engine.ts';
-import { type CallOptions, HttpClient, HttpStatusError } from './http/client.ts';
-import {
-  type Began,
-  checkedReply,
-  emptyPartial,
-  isObject,
-  reportedSpans,
-  spansOf,
-  wholeNumber,
-} from './http-reply.ts';
-import { keepPartial } from './keep-partial.ts';
-import { LoadedAdapters } from './loaded-adapters.ts';
-import type {
-  GenerateRequest,
-  GenerateResult,
-  InferenceServer,
-  ServerInfo,
-  ServerLoad,
-  VersionSpan,
-  WeightUpdate,
-} from './server.ts';
+import { HttpStatusError } from './http/client.ts';
+import { type Began, checkedReply, isObject, reportedSpans, spansOf, wholeNumber } from './http-reply.ts';
+import { HttpServer } from './http-server.ts';
+import type { GenerateRequest, GenerateResult, ServerInfo, ServerLoad, VersionSpan } from './server.ts';
 import { sglangLoad } from './server-load.ts';
 import {
   type Chunk,
@@ -61,31 +42,9 @@ interface ServerFlags {
 /** `retract` puts running requests back into the queue, so that their K/V are computed again with new weights. */
 const PAUSE_MODE = { abort: 'abort', wait: 'retract', keep: 'retract' } as const;
 
-/** A server that hangs does not hold up the end of a run. */
-const CLOSE_MS = 2000;
-
-export class SglangServer implements InferenceServer {
-  readonly url: string;
-  /** Set by the check at start. */
+export class SglangServer extends HttpServer {
   logprobs: ServerInfo['logprobs'] = 'temperature';
-  logprobsAfterPenalties = false;
-  readonly #http: HttpClient;
-  readonly #door = new Door();
-  readonly #adapters = new LoadedAdapters();
-  readonly #options: HttpServerOptions;
-  #version: number;
-  #updated = false;
-  /** Since SGLang 0.5.19; seen in its replies. */
-  #saysSpans = false;
-  #tries = 0;
   #flags: Promise<ServerFlags> | undefined;
-
-  constructor(options: HttpServerOptions) {
-    this.#options = options;
-    this.#http = new HttpClient(options.url, options);
-    this.url = this.#http.url;
-    this.#version = options.version ?? 0;
-  }
 
   async info(): Promise<ServerInfo> {
     const [model, flags] = await Promise.all([this.#modelInfo(), this.#serverFlags()]);
@@ -96,7 +55,7 @@ export class SglangServer implements InferenceServer {
       model: model.model_path,
       vocabulary: model.vocab_size ?? 0,
       contextTokens: await this.#contextTokens(flags),
-      version: this.#version,
+      version: this.version,
       logprobs: this.logprobs,
       logprobsAfterPenalties: this.logprobsAfterPenalties,
       can: new Set([
@@ -104,160 +63,119 @@ export class SglangServer implements InferenceServer {
         'disk',
         'pauseKeep',
         ...(model.engine === undefined ? (['pushed'] as const) : []), // `rollcall serve` speaks as SGLang does
-        ...((model.vocab_size !== undefined || flags.enable_deterministic_inference) &&
-        (this.#options.seeds ?? true)
+        ...((model.vocab_size !== undefined || flags.enable_deterministic_inference) && this.seeds
           ? (['seeds'] as const)
           : []),
         // Our own server, which says its vocabulary, does not hold replies to a schema.
         ...(model.vocab_size === undefined ? (['constraint'] as const) : []),
         ...(model.has_image_understanding ? (['images'] as const) : []),
-        ...(this.#saysSpans ? (['versionSpans'] as const) : []),
+        ...(this.saysSpans ? (['versionSpans'] as const) : []),
         ...(flags.enable_lora ? (['lora'] as const) : []),
         ...(flags.enable_memory_saver ? (['sleep'] as const) : []),
       ]),
     };
   }
 
-  /** Not `/health`, which generates a token and so fails while the server is paused. */
-  async ready(signal?: AbortSignal): Promise<boolean> {
-    try {
-      await this.#modelInfo(signal);
-      return true;
-    } catch (error) {
-      if (error instanceof ConfigError) throw error;
-      signal?.throwIfAborted();
-      return false;
-    }
-  }
-
-  /** Version of the weights as the server states it. */
   async statedVersion(): Promise<string | undefined> {
     return (await this.#modelInfo()).weight_version ?? undefined;
   }
 
   load(signal?: AbortSignal): Promise<ServerLoad | undefined> {
-    return sglangLoad(this.#http, signal);
+    return sglangLoad(this.http, signal);
   }
 
-  /** The server's own ids of a text, or undefined where it has no tokenizer. */
   async tokenize(text: string): Promise<readonly number[] | undefined> {
     return (await this.#tokenize(text))?.tokens;
   }
 
-  async generate(request: GenerateRequest): Promise<GenerateResult> {
-    try {
-      await this.#door.enter(request.signal);
-    } catch {
-      return emptyPartial(request); // aborted before the door
-    }
-    try {
-      return await this.#generate(request);
-    } catch (error) {
-      if (request.signal?.aborted && !(error instanceof EngineError)) return emptyPartial(request);
-      throw error;
-    } finally {
-      this.#door.leave();
-    }
-  }
-
-  async pause(mode: 'abort' | 'wait' | 'keep'): Promise<void> {
-    if (mode === 'wait') {
-      this.#door.shut();
-      await this.#door.empty();
-    }
-    try {
-      await this.#http.tell('/pause_generation', { body: { mode: PAUSE_MODE[mode] } });
-    } catch (error) {
-      this.#door.open();
-      throw error;
-    }
-  }
-
-  /** Waiting requests are released even if the server is gone: they fail fast and the gateway retries them elsewhere. */
-  async resume(): Promise<void> {
-    try {
-      await this.#http.tell('/continue_generation', { body: {} });
-    } finally {
-      this.#door.open();
-    }
-  }
-
-  async update(weights: WeightUpdate): Promise<void> {
-    if (weights.kind === 'disk') await this.#loadFromDisk(weights);
-    else if (weights.kind === 'lora') await this.#loadAdapter(weights);
-    else if (weights.kind === 'pushed') await this.#checkPushed(weights);
-    else
-      throw new EngineError(
-        `${this.url}: an SGLang server takes weights by disk, lora or pushed, not ${weights.kind}`,
-      );
-    this.#version = weights.version;
-    if (weights.kind === 'lora') return;
-    this.#updated = true;
-    this.#adapters.weightsCame();
-  }
-
   async checksum(): Promise<string | undefined> {
-    const { status, text } = await this.#http.call('/weights_checker', { body: { action: 'checksum' } });
+    const { status, text } = await this.http.call('/weights_checker', { body: { action: 'checksum' } });
     return status === 200 ? text : undefined;
   }
 
-  /** Frees the GPU once what runs has ended; later requests wait until `wake`. */
-  async sleep(): Promise<void> {
-    this.#door.shut();
-    await this.#door.empty();
-    try {
-      await this.#http.tell('/release_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
-    } catch (error) {
-      this.#door.open();
-      throw error;
-    }
+  /** Not `/health`, which generates a token and so fails while the server is paused. */
+  protected reach(signal?: AbortSignal): Promise<ModelInfo> {
+    return this.#modelInfo(signal);
   }
 
-  async wake(): Promise<void> {
-    try {
-      await this.#http.tell('/resume_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
-    } finally {
-      this.#door.open();
-    }
+  protected askToPause(mode: keyof typeof PAUSE_MODE): Promise<void> {
+    return this.http.tell('/pause_generation', { body: { mode: PAUSE_MODE[mode] } });
   }
 
-  /** What was loaded under names of this run is unloaded: a later run begins with the same ones. */
-  async close(): Promise<void> {
-    await this.#adapters.unloadAll((name) => this.#unloadAdapter(name, CLOSE_MS));
-    await this.#http.close();
+  protected askToResume(): Promise<void> {
+    return this.http.tell('/continue_generation', { body: {} });
   }
 
-  async #generate(request: GenerateRequest): Promise<GenerateResult> {
+  protected askToSleep(): Promise<void> {
+    return this.http.tell('/release_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
+  }
+
+  protected askToWake(): Promise<void> {
+    return this.http.tell('/resume_memory_occupation', { body: { tags: ['kv_cache', 'weights'] } });
+  }
+
+  protected async loadFromDisk({ path, version }: { path: string; version: number }): Promise<void> {
+    const body = {
+      model_path: path,
+      weight_version: String(version),
+      flush_cache: true,
+      abort_all_requests: false,
+    };
+    const { success, message } = await this.http.json<{ success: boolean; message?: string }>(
+      '/update_weights_from_disk',
+      { body, timeoutMs: this.updateTimeoutMs },
+    );
+    if (!success) throw new EngineError(`${this.url} did not load ${path}: ${message ?? 'no reason given'}`);
+  }
+
+  /** The trainer named the version with the last tensors; the server dropped its cache then. */
+  protected async checkPushed({ version }: { version: number }): Promise<void> {
+    const { weight_version: has } = await this.#modelInfo();
+    if (has === String(version)) return;
+    throw new EngineError(
+      `${this.url} has version ${has ?? 'unknown'} of the weights; ${version} was pushed`,
+    );
+  }
+
+  protected async loadAdapter(name: string, path: string): Promise<void> {
+    const { success, error_message: why } = await this.http.json<{
+      success: boolean;
+      error_message?: string;
+    }>('/load_lora_adapter', { body: { lora_name: name, lora_path: path } });
+    if (!success)
+      throw new EngineError(`${this.url} did not load adapter ${name}: ${why ?? 'no reason given'}`);
+  }
+
+  protected unloadAdapter(name: string, timeoutMs?: number): Promise<void> {
+    const limit = timeoutMs === undefined ? {} : { timeoutMs };
+    return this.http.tell('/unload_lora_adapter', { body: { lora_name: name }, ...limit });
+  }
+
+  protected async sample(request: GenerateRequest): Promise<GenerateResult> {
     const { signal, images = [] } = request;
-    const rid = `${request.id}.${++this.#tries}.`; // a try elsewhere or again never meets its forerunner
-    const began = { before: this.#version, adapter: this.#adapters.meantBy(request) };
+    const rid = this.nextId(request);
+    const began = this.began(request);
     const imageData = images.length > 0 ? await this.#imageData(images) : undefined;
     signal?.throwIfAborted();
-    const seeds = this.#options.seeds ?? true;
-    const call = () => generateCall(request, rid, began.adapter, imageData, seeds); // not kept: thousands wait at once
-    const askToAbort = (timeoutMs: number) =>
-      this.#http.tell('/abort_request', { body: { rid, abort_all: false }, timeoutMs });
-    if (request.onTokens) {
-      const closing = new AbortController();
-      const streamed = this.#stream(request, { ...call(), signal: closing.signal }, began);
-      return keepPartial(streamed, signal, askToAbort, (reason) => closing.abort(reason));
-    }
-    const exchange = this.#http.start('/generate', call, (reply) =>
-      this.#result(request, this.#read(this.#http.accept('/generate', reply)), began),
-    );
-    return keepPartial(exchange.reply, signal, askToAbort, (reason) => exchange.cancel(reason));
+    return this.ask(request, {
+      path: '/generate',
+      call: () => generateCall(request, rid, began.adapter, imageData, this.seeds),
+      abort: { path: '/abort_request', body: { rid, abort_all: false } },
+      read: (reply) => this.#result(request, this.#read(reply), began),
+      readEvents: (events) => this.#readEvents(request, events, began),
+    });
   }
 
-  async #stream(
+  async #readEvents(
     request: GenerateRequest,
-    call: CallOptions,
+    events: AsyncIterable<unknown>,
     { before, adapter }: Began,
   ): Promise<GenerateResult> {
     const { incremental_streaming_output: incremental = false } = await this.#serverFlags();
     const whole: { ids: number[]; logprobs: TokenLogprob[] } = { ids: [], logprobs: [] };
     let madeBefore: number | undefined;
     let last: Chunk | undefined;
-    for await (const event of this.#http.events('/generate', call)) {
+    for await (const event of events) {
       if (isObject(event) && event.error) {
         const { message = 'failed' } = event.error as { readonly message?: string };
         throw new EngineError(`${this.url}/generate: ${message}`);
@@ -268,7 +186,7 @@ export class SglangServer implements InferenceServer {
       const logprobs = (part.meta_info.output_token_logprobs ?? []).slice(from);
       whole.ids.push(...ids);
       whole.logprobs.push(...logprobs);
-      if (this.#version === before) madeBefore = whole.ids.length;
+      if (this.version === before) madeBefore = whole.ids.length;
       last = part;
       if (ids.length > 0 && ids.length === logprobs.length) {
         request.onTokens!(
@@ -284,7 +202,7 @@ export class SglangServer implements InferenceServer {
   }
 
   #read(bytes: Buffer): SglangReply {
-    const parse = (text: string) => this.#checked(this.#http.parse('/generate', text), () => text);
+    const parse = (text: string) => this.#checked(this.http.parse('/generate', text), () => text);
     return readReply(bytes, parse) ?? replyOfChunk(parse(bytes.toString()));
   }
 
@@ -325,13 +243,13 @@ export class SglangServer implements InferenceServer {
     adapter: string | undefined,
     madeBefore: number | undefined,
   ): VersionSpan[] {
-    const named = this.#adapters.versionOf(adapter);
+    const named = this.adapters.versionOf(adapter);
     if (named !== undefined) return spansOf(named, named, tokens);
     const reported = meta.weight_version;
     // A name that is not a version, after versions were sent: the server was restarted.
-    const unknown = reported === undefined || !this.#updated ? this.#version : 0;
+    const unknown = reported === undefined || !this.updated ? this.version : 0;
     if (meta.weight_versions) {
-      this.#saysSpans = true;
+      this.saysSpans = true;
       return reportedSpans(meta.weight_versions, unknown);
     }
     return spansOf(
@@ -352,51 +270,9 @@ export class SglangServer implements InferenceServer {
   }
 
   #imageData(images: readonly ImageRef[]): Promise<string[]> {
-    const { readImage } = this.#options;
+    const { readImage } = this.options;
     if (!readImage) throw new ConfigError(`${this.url}: a request has images, and no readImage was given`);
     return Promise.all(images.map(async (image) => dataUri(image, await readImage(image))));
-  }
-
-  /** The trainer named the version with the last tensors; the server dropped its cache then. */
-  async #checkPushed({ version }: Extract<WeightUpdate, { kind: 'pushed' }>): Promise<void> {
-    const { weight_version: has } = await this.#modelInfo();
-    if (has === String(version)) return;
-    throw new EngineError(
-      `${this.url} has version ${has ?? 'unknown'} of the weights; ${version} was pushed`,
-    );
-  }
-
-  async #loadFromDisk({ path, version }: Extract<WeightUpdate, { kind: 'disk' }>): Promise<void> {
-    const body = {
-      model_path: path,
-      weight_version: String(version),
-      flush_cache: true,
-      abort_all_requests: false,
-    };
-    const { success, message } = await this.#http.json<{ success: boolean; message?: string }>(
-      '/update_weights_from_disk',
-      { body, timeoutMs: this.#options.updateTimeoutMs ?? 600_000 },
-    );
-    if (!success) throw new EngineError(`${this.url} did not load ${path}: ${message ?? 'no reason given'}`);
-  }
-
-  async #loadAdapter({ name, path, version }: Extract<WeightUpdate, { kind: 'lora' }>): Promise<void> {
-    await this.#adapters.load(name, version, {
-      load: async () => {
-        const { success, error_message: why } = await this.#http.json<{
-          success: boolean;
-          error_message?: string;
-        }>('/load_lora_adapter', { body: { lora_name: name, lora_path: path } });
-        if (!success)
-          throw new EngineError(`${this.url} did not load adapter ${name}: ${why ?? 'no reason given'}`);
-      },
-      unload: (old) => this.#unloadAdapter(old),
-    });
-  }
-
-  #unloadAdapter(name: string, timeoutMs?: number): Promise<void> {
-    const limit = timeoutMs === undefined ? {} : { timeoutMs };
-    return this.#http.tell('/unload_lora_adapter', { body: { lora_name: name }, ...limit });
   }
 
   #modelInfo(signal?: AbortSignal): Promise<ModelInfo> {
@@ -413,16 +289,16 @@ export class SglangServer implements InferenceServer {
 
   async #renamed<R>(name: string, oldName: string, signal?: AbortSignal): Promise<R> {
     try {
-      return await this.#http.json<R>(name, { method: 'GET', signal });
+      return await this.http.json<R>(name, { method: 'GET', signal });
     } catch (error) {
       if (!(error instanceof HttpStatusError && error.status === 404)) throw error;
-      return this.#http.json<R>(oldName, { method: 'GET', signal });
+      return this.http.json<R>(oldName, { method: 'GET', signal });
     }
   }
 
   async #contextTokens(flags: ServerFlags): Promise<number> {
     const said =
-      this.#options.contextTokens ??
+      this.options.contextTokens ??
       flags.context_length ??
       (await this.#tokenize('a'))?.max_model_len ??
       // A few tokens less than the context; of old servers and those without a tokenizer.
@@ -436,8 +312,8 @@ export class SglangServer implements InferenceServer {
 
   async #tokenize(text: string) {
     const body = { prompt: text, add_special_tokens: false };
-    const { status, text: reply } = await this.#http.call('/tokenize', { body });
+    const { status, text: reply } = await this.http.call('/tokenize', { body });
     if (status !== 200) return undefined;
-    return this.#http.parse<{ tokens: readonly number[]; max_model_len?: number }>('/tokenize', reply);
+    return this.http.parse<{ tokens: readonly number[]; max_model_len?: number }>('/tokenize', reply);
   }
 }
