@@ -3,7 +3,7 @@ import { grpo } from 'rollcall/algorithms';
 import { tabularTrainer } from 'rollcall/testing';
 import { expect, test } from 'vitest';
 import { resolveOptions } from '../src/options.ts';
-import { resolveUpdate } from '../src/training/update-policy.ts';
+import { resolveUpdate } from '../src/training/update-options.ts';
 
 test("an update's defaults are those of train", () => {
   const { optimizer } = resolveOptions({

@@ -12,7 +12,7 @@ export { learningRateShare, type Schedule } from '../training/learning-rate.ts';
 export type { LossInput, LossOutput } from '../training/losses/loss.ts';
 export type { OptimizerOptions } from '../training/optimizer-options.ts';
 export { type ReplayReport, replayBatch } from '../training/replay.ts';
-export type { UpdateOptions, UpdateResult, UpdateState } from '../training/update-policy.ts';
+export type { UpdateOptions, UpdateResult, UpdateState } from '../training/update-options.ts';
 export {
   type Demonstration,
   type SupervisedOptions,

@@ -2,7 +2,7 @@ import type { ChatFormat } from '../chat/format.ts';
 import type { Gateway } from '../gateway/gateway.ts';
 import type { Activity } from '../lib/activity.ts';
 import type { Clock } from '../lib/clock.ts';
-import type { UpdateResult } from '../training/update-policy.ts';
+import type { UpdateResult } from '../training/update-options.ts';
 import type { Group, Metrics, Scored } from '../types.ts';
 import { writeEvaluations } from '../watch/evaluation-store.ts';
 import { watchMachine } from '../watch/machine-use.ts';

@@ -1,7 +1,7 @@
 import type { SamplerState } from '../dataset/sampler.ts';
 import { ConfigError } from '../errors.ts';
 import type { FinishedGroup, ScheduleState, TaskOrder } from '../modes/group-source.ts';
-import type { UpdateState } from '../training/update-policy.ts';
+import type { UpdateState } from '../training/update-options.ts';
 import type { Group } from '../types.ts';
 import { readGroups } from '../watch/checkpoint-groups.ts';
 import type { Checkpoint } from '../watch/run-directory.ts';

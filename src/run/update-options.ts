@@ -1,6 +1,6 @@
 import { hashSeed } from '../lib/random.ts';
 import type { ResolvedOptions } from '../options.ts';
-import type { UpdateOptions } from '../training/update-policy.ts';
+import type { UpdateOptions } from '../training/update-options.ts';
 import { runPaths } from '../watch/run-directory.ts';
 import { adamAt } from './adam-at.ts';
 import type { Weights } from './weights.ts';

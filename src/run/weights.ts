@@ -8,7 +8,7 @@ import {
   saveModels,
   startSavingModels,
 } from '../training/models.ts';
-import type { UpdateResult, UpdateState } from '../training/update-policy.ts';
+import type { UpdateResult, UpdateState } from '../training/update-options.ts';
 import { readLatestCheckpoint } from '../watch/run-directory.ts';
 import { attest } from './attest.ts';
 import { publishWeights } from './publish-weights.ts';

@@ -1,6 +1,8 @@
 import { createRandom } from '../lib/random.ts';
+import type { Metrics } from '../types.ts';
 import type { Batch } from './batch.ts';
 import type { FiltrationOptions } from './filtration-options.ts';
+import { type GroupedSequence, membersOf } from './score.ts';
 
 /**
  * PF-PPO (Shen et al. 2024, policy filtration): a reward model is most reliable at its extremes, so after the advantages
@@ -64,5 +66,42 @@ export function filterTrajectories(batch: Batch, options: FiltrationOptions, see
     },
     origin,
     keptShare: drawn.length > 0 ? new Set(drawn).size / drawn.length : 1,
+  };
+}
+
+/** What the policy and the critic learn from: the whole batch, or what was drawn from it. */
+export interface Trained {
+  readonly batch: Batch;
+  readonly members: readonly GroupedSequence[];
+  readonly metrics: Metrics;
+  /** Of lists by sequence of the whole batch, those of its sequences. */
+  take<L>(lists: readonly L[]): readonly L[];
+  /** The reverse; sequences that were not drawn get an empty list. */
+  putBack(lists: readonly Float64Array[]): readonly Float64Array[];
+}
+
+export function drawTrained(batch: Batch, options: FiltrationOptions | undefined, seed: number): Trained {
+  if (!options) {
+    return {
+      batch,
+      members: membersOf(batch),
+      metrics: {},
+      take: (lists) => lists,
+      putBack: (lists) => lists,
+    };
+  }
+  const { batch: drawn, origin, keptShare } = filterTrajectories(batch, options, seed);
+  return {
+    batch: drawn,
+    members: membersOf(drawn),
+    metrics: { 'training/filtration/kept_share': keptShare },
+    take: (lists) => origin.map((index) => lists[index]!),
+    putBack(lists) {
+      const back: Float64Array[] = batch.sequences.map(() => new Float64Array());
+      lists.forEach((list, at) => {
+        if (list.length > 0) back[origin[at]!] = list;
+      });
+      return back;
+    },
   };
 }

@@ -9,7 +9,8 @@ import { dapo, grpo, ppo } from './algorithms.ts';
 import { createBatch } from './batch.ts';
 import { decodeBatch, encodeBatch, readBatchFile } from './batch-file.ts';
 import { replayBatch } from './replay.ts';
-import { type ResolvedUpdate, updatePolicy } from './update-policy.ts';
+import type { ResolvedUpdate } from './update-options.ts';
+import { updatePolicy } from './update-policy.ts';
 
 const ADAM = { learningRate: 0.1, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };
 const directory = () => mkdtempSync(join(tmpdir(), 'rollcall-guard-'));

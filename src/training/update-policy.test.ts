@@ -8,7 +8,8 @@ import { createBatch } from './batch.ts';
 import { corrections } from './correction.ts';
 import type { OptimizerOptions } from './optimizer-options.ts';
 import type { Gradients, Row, Trainer } from './trainer.ts';
-import { type UpdateOptions, type UpdateState, updatePolicy } from './update-policy.ts';
+import type { UpdateOptions, UpdateState } from './update-options.ts';
+import { updatePolicy } from './update-policy.ts';
 
 const { grpo, ppo } = algorithms;
 const ADAM = { learningRate: 0.2, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };

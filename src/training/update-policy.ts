@@ -1,151 +1,35 @@
-import { ConfigError, TrainerError } from '../errors.ts';
 import { hashSeed } from '../lib/random.ts';
 import type { Metrics } from '../types.ts';
-import type { Algorithm } from './algorithm.ts';
 import type { Batch } from './batch.ts';
-import { setAside } from './batch-file.ts';
-import { correctJoined } from './correction.ts';
-import { assignCredit } from './credit.ts';
-import { filterTrajectories } from './filtration.ts';
+import { type Correction, correctJoined } from './correction.ts';
+import { assignCredit, type Credit } from './credit.ts';
+import { drawTrained, type Trained } from './filtration.ts';
 import { NonFiniteError } from './guard.ts';
-import { type Watched, watchHealth } from './health.ts';
+import { watchHealth } from './health.ts';
 import { adaptKlCoefficient } from './kl.ts';
-import type { OptimizerOptions } from './optimizer-options.ts';
-import { openAdvantage } from './parts.ts';
 import { rolloutGap } from './rollout-gap.ts';
 import {
   type GroupedSequence,
   gather,
   membersOf,
   type PassContext,
-  packMembers,
-  passOptions,
-  promptRow,
-  readOutput,
   scatter,
-  scoreMembers,
   type TokenLists,
 } from './score.ts';
 import { flatten, mean, spread } from './statistics.ts';
-import type { AdamOptions, Trainer } from './trainer.ts';
-import { updateActor } from './update-actor.ts';
+import { type ActorResult, updateActor } from './update-actor.ts';
 import { explainedVariance, updateCritic } from './update-critic.ts';
-
-/** What must be kept from step to step, and in checkpoints: plain JSON. */
-export interface UpdateState {
-  readonly klCoefficient?: number;
-  /** Running means of what is watched for spikes and collapse. */
-  readonly watched: Watched;
-  /** Batches in a row of which no update had a finite gradient. */
-  readonly brokenBatches?: number;
-}
-
-/** What one update of the policy needs: a trainer, a batch and an algorithm; the rest has defaults. */
-export interface UpdateOptions {
-  readonly trainer: Trainer;
-  /** Only scored. Needed with `algorithm.kl`. */
-  readonly reference?: Trainer;
-  /** Needed with `algorithm.critic`; may be `trainer` itself if that has a value head. */
-  readonly critic?: Trainer;
-  /** Absent: the policy's, with the learning rate of `algorithm.critic`. */
-  readonly criticAdam?: AdamOptions;
-  readonly batch: Batch;
-  readonly algorithm: Algorithm;
-  /** What is absent is as in `train`. */
-  readonly optimizer?: Partial<Omit<OptimizerOptions, 'adam'>> & { readonly adam?: Partial<AdamOptions> };
-  /** The temperature at which the batch was sampled; default 1. */
-  readonly temperature?: number;
-  /** The run's limit; Dr. GRPO divides by it unless its divisor is given. */
-  readonly tokensPerTrajectory?: number;
-  /** For shuffling and clip-cov's choice: a hash of run seed and step; default the batch's step. */
-  readonly seed?: number;
-  readonly state?: UpdateState;
-  /** Prompts to score with the new weights, in the one pass that sees whether the update broke them. */
-  readonly prompts?: readonly Int32Array[];
-  readonly guard?: GuardOptions;
-  readonly signal?: AbortSignal;
-  onProgress?(progress: UpdateProgress): void;
-}
-
-/** The options with every default filled in. */
-export type ResolvedUpdate = Omit<UpdateOptions, 'optimizer' | 'temperature' | 'seed'> & {
-  readonly optimizer: OptimizerOptions;
-  readonly temperature: number;
-  readonly seed: number;
-};
-
-const ADAM: AdamOptions = {
-  learningRate: 1e-6,
-  beta1: 0.9,
-  beta2: 0.999,
-  epsilon: 1e-8,
-  weightDecay: 0.01,
-  clipNorm: 1,
-};
-
-export function resolveUpdate({
-  optimizer = {},
-  temperature = 1,
-  seed,
-  ...rest
-}: UpdateOptions): ResolvedUpdate {
-  const { adam, miniBatches = 1, epochs = 1, tokensPerMicroBatch = 16_384 } = optimizer;
-  const { balance = true, shuffle = true } = optimizer;
-  const models = [rest.trainer, rest.reference, rest.critic];
-  const most = Math.min(...models.map((model) => model?.tokensPerCall ?? Number.POSITIVE_INFINITY));
-  const passes = {
-    miniBatches,
-    epochs,
-    tokensPerMicroBatch: Math.min(tokensPerMicroBatch, most),
-    balance,
-    shuffle,
-  };
-  return {
-    ...rest,
-    optimizer: { adam: { ...ADAM, ...adam }, ...passes },
-    temperature,
-    seed: seed ?? rest.batch.step,
-  };
-}
-
-export interface GuardOptions {
-  /** After a non-finite number: skip the update and continue, or throw. */
-  readonly onNonFinite: 'skip' | 'stop';
-  /** Where the batch is set aside for `rollcall replay`; nothing is written without it. */
-  readonly directory?: string;
-  /** Names the run in messages. */
-  readonly run?: string;
-}
-
-export interface UpdateProgress {
-  readonly phase: 'old' | 'reference' | 'values' | 'critic' | 'actor';
-  readonly done: number;
-  /** Number of rows. */
-  readonly total: number;
-}
-
-/** What an update knows about one segment; arrays have its length and are 0 outside the trained tokens. */
-export interface TokenRecord {
-  readonly trajectory: string;
-  readonly segment: number;
-  readonly advantages: Float32Array;
-  /** The trainer's log-probs before the update, where they were computed. */
-  readonly logprobs?: Float32Array;
-  readonly entropy?: Float32Array;
-}
-
-/** What an update measured, and the state that the next one needs. */
-export interface UpdateResult {
-  readonly metrics: Metrics;
-  /** Sentences for the user: spikes, collapse, what was skipped and why. */
-  readonly notices: readonly string[];
-  readonly state: UpdateState;
-  readonly tokens: readonly TokenRecord[];
-  /** Log-probs of `prompts` after the update, at temperature 1; absent where no pass was needed. */
-  readonly promptLogprobs?: readonly Float32Array[];
-  /** Set when something was not finite and the update was left out. */
-  readonly skipped?: { readonly reason: string; readonly file?: string; readonly weightsBroken: boolean };
-}
+import { badRewards, brokenGradient, skipOrStop } from './update-faults.ts';
+import {
+  type ResolvedUpdate,
+  resolveUpdate,
+  type TokenRecord,
+  type UpdateOptions,
+  type UpdateProgress,
+  type UpdateResult,
+  type UpdateState,
+} from './update-options.ts';
+import { probeWeights, type Scores, scoreBatch } from './update-scores.ts';
 
 /**
  * One batch, used up: old log-probs, reference, values, off-policy correction, advantages, critic, policy. The order
@@ -172,261 +56,205 @@ export async function updatePolicy(given: UpdateOptions): Promise<UpdateResult> 
   }
 }
 
-/** Saves the batch; then throws, or reports what was skipped. */
-async function skipOrStop(
-  options: ResolvedUpdate,
-  error: NonFiniteError,
-): Promise<NonNullable<UpdateResult['skipped']>> {
-  const { directory, onNonFinite } = options.guard ?? { onNonFinite: 'stop' };
-  const file = directory === undefined ? undefined : await setAside(directory, options, error);
-  const reason =
-    file === undefined
-      ? error.message
-      : `${error.message}; the batch is in ${file}, run it again with: rollcall replay ${file}`;
-  if (onNonFinite === 'stop') throw new TrainerError(reason, { cause: error });
-  return { reason, weightsBroken: error.weightsBroken, ...(file === undefined ? {} : { file }) };
-}
-
 async function update(options: ResolvedUpdate, state: UpdateState): Promise<UpdateResult> {
-  const { trainer, batch, algorithm, optimizer, seed, tokensPerTrajectory } = options;
-  const context: PassContext = {
-    batch,
-    temperature: options.temperature,
-    tokensPerMicroBatch: optimizer.tokensPerMicroBatch,
-    balance: optimizer.balance,
-    run: options.guard?.run,
-    signal: options.signal,
-  };
+  const { trainer, batch, algorithm } = options;
+  const context = passContext(options);
   const members = membersOf(batch);
   const progress = progressReporter(options, members.length);
-  const passes = { ...optimizer, seed };
-  const behaviour = members.map((member) => gather(member.behaviour, member.positions));
-  const ages = members.map(({ versions, positions }) =>
-    gather(versions, positions).map((version) => Math.max(0, batch.version - version)),
-  );
-  const klCoefficient = algorithm.kl ? (state.klCoefficient ?? algorithm.kl.coefficient) : 0;
-  const critic = algorithm.critic && (options.critic ?? trainer);
-  const sharesValueHead = critic === trainer;
 
-  const scored = await scoreOld(options, members, context, progress('old'));
-  const old = algorithm.old === 'behaviour' ? behaviour : scored?.logprob;
-  const reference =
-    algorithm.kl && options.reference
-      ? (
-          await scoreMembers(options.reference, members, ['logprob'], context, {
-            whose: "the reference's",
-            onRows: progress('reference'),
-          })
-        ).logprob
-      : undefined;
-  if (algorithm.kl && !reference) {
-    throw new ConfigError(
-      `${algorithm.name} has a KL term, but there is no reference model; give one, or leave out kl`,
-    );
-  }
-  const values =
-    critic &&
-    (
-      await scoreMembers(critic, members, ['value'], context, {
-        whose: "the critic's",
-        onRows: progress('values'),
-      })
-    ).value;
-  const correction =
-    algorithm.correction && scored
-      ? correctJoined(
-          batch.trajectories.map(({ sequences }) => sequences),
-          { old: scored.logprob, behaviour, ages },
-          algorithm.correction,
-        )
-      : undefined;
-  const credit = assignCredit(batch, algorithm, {
-    old,
-    reference,
-    sumSquares: scored?.sumSquares,
-    values,
-    weights: correction?.weights,
-    klCoefficient,
-  });
-
-  const filtered =
-    algorithm.filtration && filterTrajectories(batch, algorithm.filtration, hashSeed(seed, 'filtration'));
-  const trained = filtered ? membersOf(filtered.batch) : members;
-  const trainedContext = filtered ? { ...context, batch: filtered.batch } : context;
-  const taken = <L>(lists: readonly L[]) =>
-    filtered ? filtered.origin.map((index) => lists[index]!) : lists;
-
-  const criticMetrics: Metrics = {};
-  if (critic && values && credit.returns) {
-    criticMetrics['critic/vf_explained_var'] = explainedVariance(values, credit.returns);
-    Object.assign(criticMetrics, spread('critic/values', flatten(values)));
-    if (!sharesValueHead) {
-      const {
-        learningRate = optimizer.adam.learningRate,
-        epochs = optimizer.epochs,
-        miniBatches = optimizer.miniBatches,
-      } = algorithm.critic!;
-      const adam = options.criticAdam ?? { ...optimizer.adam, learningRate };
-      const input = {
-        trainer: critic,
-        options: algorithm.critic!,
-        aggregation: algorithm.aggregation,
-        members: trained,
-        values: taken(values),
-        returns: taken(credit.returns),
-        tokensPerTrajectory,
-      };
-      Object.assign(
-        criticMetrics,
-        await updateCritic(
-          input,
-          { ...passes, adam, epochs, miniBatches },
-          trainedContext,
-          progress('critic'),
-        ),
-      );
-    }
-  }
-
-  const warmingUp = algorithm.critic !== undefined && batch.step <= algorithm.critic.warmupSteps;
-  const shared =
-    sharesValueHead && values && credit.returns
-      ? { values: taken(values), returns: taken(credit.returns) }
-      : {};
-  const advantages = taken(credit.advantages);
-  const actor =
-    warmingUp && !sharesValueHead
-      ? undefined
-      : await updateActor(
-          {
-            trainer,
-            algorithm,
-            members: trained,
-            behaviour: taken(behaviour),
-            old: old && taken(old),
-            reference: reference && taken(reference),
-            advantages: warmingUp ? advantages.map((list) => list.map(() => 0)) : advantages,
-            weights: correction && taken(correction.weights),
-            keep: correction && taken(correction.keep),
-            ages: taken(ages),
-            ...shared,
-            klCoefficient: warmingUp ? 0 : klCoefficient,
-            measureEntropy: trainer.can.has('entropy') && !scored?.entropy,
-            tokensPerTrajectory,
-          },
-          passes,
-          trainedContext,
-          progress('actor'),
-        );
-
+  const scores = await scoreBatch(options, members, context, progress);
+  const known = judge(options, members, scores, state);
+  const trained = drawTrained(batch, algorithm.filtration, hashSeed(options.seed, 'filtration'));
+  const trainedContext = { ...context, batch: trained.batch };
+  const criticMetrics = await learnValues(options, known, trained, trainedContext, progress('critic'));
+  const actor = await learnPolicy(options, known, trained, trainedContext, progress('actor'));
   const promptLogprobs = actor?.metrics['actor/grad_norm']
     ? await probeWeights(trainer, members, options.prompts ?? [], context)
     : undefined;
-  const putBack = (lists: Float64Array[] | undefined) => {
-    if (!filtered || !lists) return lists;
-    const back: Float64Array[] = members.map(() => new Float64Array());
-    lists.forEach((list, at) => {
-      if (list.length > 0) back[filtered.origin[at]!] = list;
-    });
-    return back;
-  };
-  const before = scored?.logprob ?? putBack(actor?.firstLogprobs);
-  const entropy = scored?.entropy ?? putBack(actor?.firstEntropy);
-  const seen = members.map((_, index) => index).filter((index) => before?.[index]?.length);
+
+  const before = scores.policy?.logprob ?? (actor && trained.putBack(actor.firstLogprobs));
+  const entropy = scores.policy?.entropy ?? (actor && trained.putBack(actor.firstEntropy));
   const metrics: Metrics = {
-    ...credit.metrics,
+    ...known.credit.metrics,
     ...criticMetrics,
     ...actor?.metrics,
-    ...correction?.metrics,
-    ...(filtered ? { 'training/filtration/kept_share': filtered.keptShare } : {}),
-    ...(scored?.entropy?.length ? { 'actor/entropy': mean(flatten(scored.entropy)) } : {}),
-    ...rolloutGap(
-      seen.map((index) => before![index]!),
-      seen.map((index) => behaviour[index]!),
-    ),
+    ...known.correction?.metrics,
+    ...trained.metrics,
+    ...(scores.policy?.entropy?.length ? { 'actor/entropy': mean(flatten(scores.policy.entropy)) } : {}),
+    ...gapSeen(before, known.behaviour),
   };
-  const allBroken = actor !== undefined && actor.skippedUpdates > 0 && !actor.metrics['actor/grad_norm'];
-  const brokenBatches = allBroken ? (state.brokenBatches ?? 0) + 1 : 0;
+  const brokenBatches = hasNoUpdate(actor) ? (state.brokenBatches ?? 0) + 1 : 0;
   const skipped = actor?.skippedUpdates
     ? await skipOrStop(options, brokenGradient(actor.skippedUpdates, brokenBatches, batch, options.guard))
     : undefined;
-  const seenByHealth =
-    batch.trajectories.length === 0
-      ? metrics
-      : {
-          ...metrics,
-          'critic/score/mean': mean(batch.trajectories.map(({ score }) => score)),
-          'response_length/mean': mean(batch.trajectories.map(({ responseTokens }) => responseTokens)),
-        };
-  const health = watchHealth(seenByHealth, state.watched);
-  const nextKl = algorithm.kl?.adaptive
-    ? credit.rewardKl === undefined
-      ? state.klCoefficient
-      : adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, algorithm.kl.adaptive)
-    : undefined;
+  const health = watchHealth(withScores(metrics, batch), state.watched);
+  const klCoefficient = nextKlCoefficient(options, known, state);
   return {
     metrics,
     notices: [...(actor?.notices ?? []), ...(skipped ? [skipped.reason] : []), ...health.notices],
     state: {
       watched: health.watched,
       ...(brokenBatches > 0 && !skipped?.weightsBroken ? { brokenBatches } : {}),
-      ...(nextKl === undefined ? {} : { klCoefficient: nextKl }),
+      ...(klCoefficient === undefined ? {} : { klCoefficient }),
     },
-    tokens: members.map((member) => tokenRecord(member, credit.advantages, before, entropy, batch)),
+    tokens: members.map((member) => tokenRecord(member, known.credit.advantages, before, entropy, batch)),
     ...(promptLogprobs ? { promptLogprobs } : {}),
     ...(skipped ? { skipped } : {}),
   };
 }
 
-/**
- * The trainer's own log-probs before its first update. Not needed where the engine's count as old, nor for a single
- * update with nothing that looks at them first: there the update's own forward pass is the old policy.
- */
-async function scoreOld(
-  { trainer, algorithm, optimizer }: ResolvedUpdate,
+/** What is known of a batch when its update begins. Lists are per sequence. */
+interface Known {
+  readonly behaviour: TokenLists;
+  /** Versions between a token and the batch. */
+  readonly ages: TokenLists;
+  /** Absent: a single update, whose own forward pass is the old policy. */
+  readonly old: TokenLists | undefined;
+  readonly reference: TokenLists | undefined;
+  readonly values: TokenLists | undefined;
+  readonly correction: Correction | undefined;
+  readonly credit: Credit;
+  readonly klCoefficient: number;
+  /** Its entropy is known already. */
+  readonly hasEntropy: boolean;
+}
+
+function judge(
+  { batch, algorithm }: ResolvedUpdate,
   members: readonly GroupedSequence[],
+  { policy, reference, values }: Scores,
+  state: UpdateState,
+): Known {
+  const behaviour = members.map((member) => gather(member.behaviour, member.positions));
+  const ages = members.map(({ versions, positions }) =>
+    gather(versions, positions).map((version) => Math.max(0, batch.version - version)),
+  );
+  const old = algorithm.old === 'behaviour' ? behaviour : policy?.logprob;
+  const segments = batch.trajectories.map(({ sequences }) => sequences);
+  const correction =
+    algorithm.correction &&
+    policy &&
+    correctJoined(segments, { old: policy.logprob, behaviour, ages }, algorithm.correction);
+  const klCoefficient = algorithm.kl ? (state.klCoefficient ?? algorithm.kl.coefficient) : 0;
+  const credit = assignCredit(batch, algorithm, {
+    old,
+    reference,
+    sumSquares: policy?.sumSquares,
+    values,
+    weights: correction?.weights,
+    klCoefficient,
+  });
+  const hasEntropy = policy?.entropy !== undefined;
+  return { behaviour, ages, old, reference, values, correction, credit, klCoefficient, hasEntropy };
+}
+
+/** The critic's update, unless it is a head on the policy, which learns with it. */
+async function learnValues(
+  { trainer, critic = trainer, criticAdam, algorithm, optimizer, seed, tokensPerTrajectory }: ResolvedUpdate,
+  { values, credit: { returns } }: Known,
+  { members, take }: Trained,
   context: PassContext,
   onRows: (rows: number) => void,
-): Promise<{ logprob: Float64Array[]; entropy?: Float64Array[]; sumSquares?: Float64Array[] } | undefined> {
-  const needed = openAdvantage(algorithm.advantage).needs.outputs ?? [];
-  const looksFirst = algorithm.kl?.as === 'reward' || algorithm.correction !== undefined;
-  const manyUpdates = optimizer.miniBatches * optimizer.epochs > 1;
-  if (needed.length === 0 && (algorithm.old === 'behaviour' || !(looksFirst || manyUpdates)))
-    return undefined;
-  const outputs = new Set([
-    'logprob' as const,
-    ...(trainer.can.has('entropy') ? ['entropy' as const] : []),
-    ...needed,
-  ]);
-  return scoreMembers(trainer, members, [...outputs], context, { whose: "the policy's", onRows });
+): Promise<Metrics> {
+  if (!algorithm.critic || !values || !returns) return {};
+  const metrics = {
+    'critic/vf_explained_var': explainedVariance(values, returns),
+    ...spread('critic/values', flatten(values)),
+  };
+  if (critic === trainer) return metrics;
+  const { learningRate = optimizer.adam.learningRate } = algorithm.critic;
+  const { epochs = optimizer.epochs, miniBatches = optimizer.miniBatches } = algorithm.critic;
+  const adam = criticAdam ?? { ...optimizer.adam, learningRate };
+  const updated = await updateCritic(
+    {
+      trainer: critic,
+      options: algorithm.critic,
+      aggregation: algorithm.aggregation,
+      members,
+      values: take(values),
+      returns: take(returns),
+      tokensPerTrajectory,
+    },
+    { ...optimizer, seed, adam, epochs, miniBatches },
+    context,
+    onRows,
+  );
+  return { ...metrics, ...updated };
 }
 
-/**
- * The new weights on the shortest sequence: what an update broke is found before it reaches a server. The prompts are scored
- * in the same call, where it has their temperature.
- */
-async function probeWeights(
-  trainer: Trainer,
-  members: readonly GroupedSequence[],
-  prompts: readonly Int32Array[],
+/** The policy's update. While the critic warms up there is none, or one of the shared value head alone. */
+async function learnPolicy(
+  { trainer, critic = trainer, algorithm, optimizer, seed, batch, tokensPerTrajectory }: ResolvedUpdate,
+  known: Known,
+  { members, take }: Trained,
   context: PassContext,
-): Promise<readonly Float32Array[] | undefined> {
-  const shortest = members.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));
-  const rows = packMembers([shortest], trainer, context).flatMap((batch) => batch.rows);
-  const more = context.temperature === 1 ? prompts.map(promptRow) : [];
-  const outputs = await trainer.score([...rows, ...more], passOptions(['logprob'], context));
-  try {
-    readOutput(outputs, 'logprob', [shortest], "after the update the policy's", context);
-  } catch (error) {
-    if (!(error instanceof NonFiniteError)) throw error;
-    throw new NonFiniteError(`${error.message}; the update broke the weights: load the last checkpoint`, {
-      weightsBroken: true,
-    });
-  }
-  return more.length > 0 ? outputs.logprob!.slice(1) : undefined;
+  onRows: (rows: number) => void,
+): Promise<ActorResult | undefined> {
+  const { correction, credit, values } = known;
+  const warmingUp = algorithm.critic !== undefined && batch.step <= algorithm.critic.warmupSteps;
+  if (warmingUp && critic !== trainer) return undefined;
+  const learnsValues = algorithm.critic && critic === trainer && values && credit.returns;
+  const advantages = take(credit.advantages);
+  return updateActor(
+    {
+      trainer,
+      algorithm,
+      members,
+      behaviour: take(known.behaviour),
+      old: known.old && take(known.old),
+      reference: known.reference && take(known.reference),
+      advantages: warmingUp ? advantages.map((list) => list.map(() => 0)) : advantages,
+      weights: correction && take(correction.weights),
+      keep: correction && take(correction.keep),
+      ages: take(known.ages),
+      ...(learnsValues ? { values: take(values), returns: take(credit.returns) } : {}),
+      klCoefficient: warmingUp ? 0 : known.klCoefficient,
+      measureEntropy: trainer.can.has('entropy') && !known.hasEntropy,
+      tokensPerTrajectory,
+    },
+    { ...optimizer, seed },
+    context,
+    onRows,
+  );
 }
 
-/** By trajectory: importance weights multiply over all its segments. */
+/** No update of the batch had a finite gradient. */
+function hasNoUpdate(actor: ActorResult | undefined): boolean {
+  return actor !== undefined && actor.skippedUpdates > 0 && !actor.metrics['actor/grad_norm'];
+}
+
+function gapSeen(before: TokenLists | undefined, behaviour: TokenLists): Metrics {
+  const seen = behaviour.map((_, index) => index).filter((index) => before?.[index]?.length);
+  return rolloutGap(
+    seen.map((index) => before![index]!),
+    seen.map((index) => behaviour[index]!),
+  );
+}
+
+function withScores(metrics: Metrics, { trajectories }: Batch): Metrics {
+  if (trajectories.length === 0) return metrics;
+  return {
+    ...metrics,
+    'critic/score/mean': mean(trajectories.map(({ score }) => score)),
+    'response_length/mean': mean(trajectories.map(({ responseTokens }) => responseTokens)),
+  };
+}
+
+function nextKlCoefficient(
+  { algorithm, batch }: ResolvedUpdate,
+  { credit, klCoefficient }: Known,
+  state: UpdateState,
+): number | undefined {
+  const adaptive = algorithm.kl?.adaptive;
+  if (!adaptive) return undefined;
+  if (credit.rewardKl === undefined) return state.klCoefficient;
+  return adaptKlCoefficient(klCoefficient, credit.rewardKl, batch.trajectories.length, adaptive);
+}
+
+function passContext({ batch, temperature, optimizer, guard, signal }: ResolvedUpdate): PassContext {
+  const { tokensPerMicroBatch, balance } = optimizer;
+  return { batch, temperature, tokensPerMicroBatch, balance, run: guard?.run, signal };
+}
 
 function tokenRecord(
   member: GroupedSequence,
@@ -455,38 +283,4 @@ function progressReporter({ onProgress, optimizer, algorithm }: ResolvedUpdate, 
       onProgress?.({ phase, done, total });
     };
   };
-}
-
-/** One such batch may be bad luck; after a second in a row the weights are taken to be broken. */
-function brokenGradient(
-  updates: number,
-  brokenBatches: number,
-  { step }: Batch,
-  guard: GuardOptions | undefined,
-): NonFiniteError {
-  const weightsBroken = brokenBatches > 1;
-  const where = `${guard?.run === undefined ? '' : `run ${guard.run}, `}step ${step}`;
-  return new NonFiniteError(
-    `${where}: the gradient of ${updates} updates was not finite, though every log-prob was${weightsBroken ? '; so it was in the batch before, so the weights are broken: load the last checkpoint' : ''}`,
-    { weightsBroken },
-  );
-}
-
-/** At most this many attempts are named in one sentence. */
-const NAMED = 3;
-
-/** Attempts that got no finite reward are not in the batch; they are named, or stop the run. */
-function badRewards({ leftOut, step }: Batch, { run, onNonFinite }: GuardOptions): string | undefined {
-  const bad = leftOut.filter(({ why }) => why === 'reward-not-finite' || why === 'reward-failed');
-  if (bad.length === 0) return undefined;
-  const names = bad.slice(0, NAMED).map(({ id, message }) => `trajectory ${id} (${message})`);
-  const more = bad.length > NAMED ? ` and ${bad.length - NAMED} more` : '';
-  const said = `${run === undefined ? '' : `run ${run}, `}step ${step}: no finite reward for ${names.join(', ')}${more}`;
-  if (onNonFinite === 'stop') throw new NonFiniteError(said, { weightsBroken: false });
-  const [{ taskIndex, attempt }] = bad as [(typeof bad)[number]];
-  const look =
-    run === undefined
-      ? ''
-      : `; it is kept: rollcall show ${run} ${step} --task ${taskIndex} --attempt ${attempt}`;
-  return `${said}; left out of its group${look}`;
 }
