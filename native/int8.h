@@ -4,9 +4,11 @@
 
 enum { SCALE_BLOCK = 64 };
 #if defined(__AVX512VNNI__)
-enum { QUAD = 4 }; // weights of four depths side by side, as the dot product of bytes takes them
+enum { QUAD = 4, OFFSET = 128 }; // weights of four depths side by side, as the dot product of bytes takes them
+#elif defined(__ARM_FEATURE_DOTPROD)
+enum { QUAD = 4, OFFSET = 0 };
 #else
-enum { QUAD = 1 };
+enum { QUAD = 1, OFFSET = 128 };
 #endif
 
 typedef int8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
@@ -14,7 +16,7 @@ typedef uint8_t ubytes __attribute__((vector_size(LANES), aligned(1), may_alias)
 
 INLINE int64_t int8_blocks(int64_t k) { return divide_up(k, SCALE_BLOCK); }
 INLINE int64_t int8_columns(int64_t n) { return times(divide_up(n, TILE_WIDTH), TILE_WIDTH); }
-/* Panels [blocks · 64 / QUAD][TILE_WIDTH][QUAD] of weights + 128, and behind them scales [blocks][columns]. */
+/* Panels [blocks · 64 / QUAD][TILE_WIDTH][QUAD] of weights + OFFSET, and behind them scales [blocks][columns]. */
 INLINE int64_t int8_bytes(int64_t n, int64_t k) {
   return times(times(int8_columns(n), int8_blocks(k)), SCALE_BLOCK + 4);
 }
@@ -35,6 +37,8 @@ INLINE veci nearest(vec x) {
   return (veci)_mm512_cvtps_epi32((__m512)x);
 #elif defined(__AVX__)
   return (veci)_mm256_cvtps_epi32((__m256)x);
+#elif defined(__aarch64__)
+  return (veci)vcvtnq_s32_f32((float32x4_t)x);
 #else
   const vec magic = splat(12582912.0f);
   return (veci)(x + magic) - (veci)magic;
@@ -73,7 +77,7 @@ static void pack_int8_chunk(void *data, int64_t panel, int thread) {
       scales[block * job->columns + j] = scale_of(largest, &inverse);
       for (int64_t d = 0; d < SCALE_BLOCK; d++)
         to[(d / QUAD * TILE_WIDTH + j) * QUAD + d % QUAD] =
-            (uint8_t)(128 + (d < count ? nearest(splat(from[d] * inverse))[0] : 0));
+            (uint8_t)(OFFSET + (d < count ? nearest(splat(from[d] * inverse))[0] : 0));
     }
 }
 
@@ -124,6 +128,10 @@ INLINE veci dot_quad(veci acc, const uint8_t *from, const int8_t *x) {
   int32_t four;
   __builtin_memcpy(&four, x, 4);
   return (veci)_mm512_dpbusd_epi32((__m512i)acc, _mm512_loadu_si512(from), _mm512_set1_epi32(four));
+#elif defined(__ARM_FEATURE_DOTPROD)
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  return (veci)vdotq_s32((int32x4_t)acc, vld1q_s8((const int8_t *)from), vreinterpretq_s8_s32(vdupq_n_s32(four)));
 #else
   return acc + __builtin_convertvector(*(const ubytes *)from, veci) * (int32_t)*x;
 #endif
@@ -131,7 +139,7 @@ INLINE veci dot_quad(veci acc, const uint8_t *from, const int8_t *x) {
 
 enum { INT8_ROWS = LANES == 16 ? 6 : 3, INT8_PANELS = 4 };
 
-/* ROWS rows of y from `row` on, times PANELS panels. Weights are 128 too large: 128 times the row's sum is taken off. */
+/* ROWS rows of y from `row` on, times PANELS panels. Weights are OFFSET too large: that times the row's sum is taken off. */
 INLINE void int8_tile(const int ROWS, const int PANELS, const Int8Job *job, int64_t row, int64_t panel) {
   vec sum[INT8_ROWS][INT8_PANELS * TILE_VECTORS];
   const int64_t blocks = job->blocks, panelBytes = blocks * SCALE_BLOCK * TILE_WIDTH;
@@ -144,7 +152,7 @@ INLINE void int8_tile(const int ROWS, const int PANELS, const Int8Job *job, int6
   for (int64_t block = 0; block < blocks; block++) {
     veci acc[INT8_ROWS][INT8_PANELS * TILE_VECTORS];
     UNROLL for (int i = 0; i < ROWS; i++) {
-      const int32_t start = -128 * job->sums[(row + i) * blocks + block];
+      const int32_t start = -OFFSET * job->sums[(row + i) * blocks + block];
       UNROLL for (int v = 0; v < PANELS * TILE_VECTORS; v++) acc[i][v] = start - (veci){0};
     }
     for (int64_t d = block * SCALE_BLOCK; d < (block + 1) * SCALE_BLOCK; d += QUAD) {

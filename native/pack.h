@@ -108,11 +108,8 @@ INLINE vec rounded_inputs(const float *x, int64_t left) {
   vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
   return (vec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
 #elif PAIRS
-  words pairs;
-  UNROLL for (int lane = 0; lane < LANES; lane++)
-    pairs[lane] = (2 * lane < left ? narrow_bf16(bits_of(x[2 * lane])) : 0) |
-                  (uint32_t)(2 * lane + 1 < left ? narrow_bf16(bits_of(x[2 * lane + 1])) : 0) << 16;
-  return (vec)pairs;
+  vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
+  return (vec)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)low), (float32x4_t)high);
 #else
   return rounded_bf16(load_some(x, left, 0));
 #endif

@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #elif defined(__wasm_simd128__)
 #include <wasm_simd128.h>
-#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
 
@@ -58,7 +58,7 @@ INLINE vec splat(float value) { return value - (vec){0}; }
 #if defined(__AVX512BF16__)
 #define PAIRS 1
 INLINE vec add_pairs(vec sum, vec a, vec b) { return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b); }
-#elif defined(__aarch64__) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#elif defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 #define PAIRS 1
 INLINE vec add_pairs(vec sum, vec a, vec b) {
   return (vec)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)a, (bfloat16x8_t)b);
