@@ -135,6 +135,10 @@ EACH_ROW_COUNT(DEFINE_TILES)
   static void pairs_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
                                int64_t cStep, int fresh) {                                                            \
     tile_of(1, 0, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+  }                                                                                                                   \
+  static void pairs_by_column_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep,         \
+                                  float *c, int64_t cStep, int fresh) {                                               \
+    tile_of(1, 0, N, TILE_VECTORS, depth, a, 1, step, b, bStep, c, cStep, fresh);                                     \
   }
 EACH_ROW_COUNT(DEFINE_PAIR_TILES)
 #endif
@@ -175,9 +179,12 @@ static const TileFunction firstByRow[2][TILE_ROWS + 1] = {{0, EACH_ROW_COUNT(ENT
                                                           {0, EACH_ROW_COUNT(ENTRY_HALF_FIRST_BY_ROW)}};
 #if PAIRS
 #define ENTRY_PAIRS_BY_ROW(N) pairs_by_row_##N,
+#define ENTRY_PAIRS_BY_COLUMN(N) pairs_by_column_##N,
 static const TileFunction pairsByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_PAIRS_BY_ROW)};
+static const TileFunction pairsByColumn[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_PAIRS_BY_COLUMN)};
 #else
 #define pairsByRow byRow
+#define pairsByColumn byColumn
 #endif
 static const TileFunction byColumn[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_BY_COLUMN)};
 #if PANEL_VECTORS != TILE_VECTORS
@@ -344,10 +351,29 @@ typedef struct {
   Context *context;
   const float *dy, *x;
   float *dw;
-  int64_t m, n, k, dyStride, xStride, dwStride, rowStep, panelStep, panelChunks;
+  int64_t m, n, k, dyStride, xStride, dwStride, rowStep, panelStep, panelChunks; // m: tokens, or pairs of tokens
+  int half;
 } GradientJob;
 
-// A chunk is a block of dw. Both factors are packed by blocks of DEPTH_BLOCK tokens into the thread's scratch.
+/* The job with both factors rounded to bfloat16, in the workspace. */
+static int32_t round_gradient(GradientJob *job) {
+  const int64_t tokens = job->m, depth = PAIRS ? divide_up(tokens, 2) : tokens;
+  uint8_t *room = workspace(job->context, times(4 * depth, job->n + job->k));
+  if (!room) return WORKSPACE;
+  float *dy = (float *)room, *x = dy + depth * job->n;
+  RoundTokensJob roundY = {job->dy, dy, tokens, job->n, job->dyStride, chunk_items(2 * job->n, 1 << 12)};
+  RoundTokensJob roundX = {job->x, x, tokens, job->k, job->xStride, chunk_items(2 * job->k, 1 << 12)};
+  parallel(job->context, divide_up(depth, roundY.step), round_tokens_chunk, &roundY);
+  parallel(job->context, divide_up(depth, roundX.step), round_tokens_chunk, &roundX);
+  job->dy = dy;
+  job->x = x;
+  job->m = depth;
+  job->dyStride = job->n;
+  job->xStride = job->k;
+  return 0;
+}
+
+// A chunk is a block of dw. Both factors are packed by blocks of DEPTH_BLOCK tokens (or pairs) into the thread's scratch.
 enum { GRADIENT_COLUMNS = 256, GRADIENT_ROWS = 96, AHEAD_ROWS = 8 };
 
 static void gradient_chunk(void *data, int64_t chunk, int thread) {
@@ -356,6 +382,7 @@ static void gradient_chunk(void *data, int64_t chunk, int thread) {
   const int64_t row = chunk / job->panelChunks * job->rowStep, rowEnd = least(job->n, row + job->rowStep);
   const int64_t column = chunk % job->panelChunks * job->panelStep * TILE_WIDTH;
   const int64_t columnEnd = least(job->k, column + job->panelStep * TILE_WIDTH);
+  const TileFunction *const tiles = job->half ? pairsByColumn : byColumn;
   for (int64_t begin = 0; begin < job->m; begin += DEPTH_BLOCK) {
     const int64_t depth = least(DEPTH_BLOCK, job->m - begin), yStep = depth * TILE_ROWS + LANES;
     for (int64_t p = 0; p < depth; p++) {
@@ -389,10 +416,8 @@ static void gradient_chunk(void *data, int64_t chunk, int thread) {
         const float *a = packedY + (i - row) / TILE_ROWS * yStep;
         int64_t count = least(TILE_ROWS, rowEnd - i);
         float *c = job->dw + i * job->dwStride + first;
-        if (width == TILE_WIDTH) byColumn[count](depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
-        else
-          edge_tile(byColumn[count], count, width, TILE_WIDTH, depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride,
-                    0);
+        if (width == TILE_WIDTH) tiles[count](depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
+        else edge_tile(tiles[count], count, width, TILE_WIDTH, depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
       }
     }
   }
@@ -406,10 +431,12 @@ static int32_t op_weightGradient(Call *call) {
   job.dyStride = take_stride(call, job.n);
   job.xStride = take_stride(call, job.k);
   job.dwStride = take_stride(call, job.k);
+  job.half = take_flag(call);
   job.dy = take_floats(call, span(job.m, job.dyStride, job.n));
   job.x = take_floats(call, span(job.m, job.xStride, job.k));
   job.dw = take_floats(call, span(job.n, job.dwStride, job.k));
   if (call->error || !job.m || !job.n || !job.k) return call->error;
+  if (job.half && (call->error = round_gradient(&job))) return call->error;
   int64_t panels = divide_up(job.k, TILE_WIDTH), wanted = 4 * call->context->threads;
   job.panelStep = least(panels, GRADIENT_COLUMNS / TILE_WIDTH);
   job.rowStep = GRADIENT_ROWS / TILE_ROWS * TILE_ROWS;

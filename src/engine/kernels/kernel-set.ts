@@ -148,7 +148,8 @@ export class KernelSet implements Kernels {
     this.#call('matmulInt8', a.m, a.n, a.k, a.xStride, a.yStride, flag(a.accumulate), x, packed, y, bias);
   }
   weightGradient(a: Args<'weightGradient'>) {
-    this.#call('weightGradient', a.m, a.n, a.k, a.dyStride, a.xStride, a.dwStride, a.dy, a.x, a.dw);
+    const { dyStride, xStride, dwStride } = a;
+    this.#call('weightGradient', a.m, a.n, a.k, dyStride, xStride, dwStride, flag(a.half), a.dy, a.x, a.dw);
   }
   biasGradient(a: Args<'biasGradient'>) {
     this.#call('biasGradient', a.m, a.n, a.dyStride, a.dy, a.db);

@@ -92,7 +92,7 @@ export interface MatrixOps {
   packInt8(args: { weight: Pointer; n: number; k: number; packed: Pointer; stride?: number }): void;
   /** As `matmul`, of 8-bit numbers: x is rounded in the same way. Sums of 64 products are exact. */
   matmulInt8(args: Omit<Parameters<MatrixOps['matmul']>[0], 'half'>): void;
-  /** dw[n, k] += dyᵀ[n, m]·x[m, k]. */
+  /** dw[n, k] += dyᵀ[n, m]·x[m, k]. `half` rounds dy and x to bfloat16. */
   weightGradient(args: {
     dy: Pointer;
     x: Pointer;
@@ -100,6 +100,7 @@ export interface MatrixOps {
     m: number;
     n: number;
     k: number;
+    half?: boolean;
     dyStride?: number;
     xStride?: number;
     dwStride?: number;

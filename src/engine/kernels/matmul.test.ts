@@ -14,6 +14,14 @@ function product(x: readonly number[], w: readonly number[], m: number, n: numbe
 function transpose(a: readonly number[], rows: number, columns: number): number[] {
   return Array.from({ length: a.length }, (_, at) => a[(at % rows) * columns + Math.floor(at / rows)]!);
 }
+/** To the nearest bfloat16, ties to even. */
+function rounded(value: number): number {
+  const bits = new Uint32Array(Float32Array.of(value).buffer);
+  const low = bits[0]! & 0xffff;
+  const isUp = low > 0x8000 || (low === 0x8000 && (bits[0]! & 0x10000) !== 0);
+  bits[0] = (bits[0]! & 0xffff0000) + (isUp ? 0x10000 : 0);
+  return new Float32Array(bits.buffer)[0]!;
+}
 
 const size = fc.oneof(fc.integer({ min: 0, max: 5 }), fc.integer({ min: 1, max: 70 }));
 const depth = fc.oneof(fc.integer({ min: 0, max: 40 }), fc.constantFrom(255, 256, 257, 600));
@@ -98,6 +106,23 @@ await onEveryBuild((kernels, tensors) => {
     );
   });
 
+  test('a weight gradient in bfloat16 is that of rounded factors', () => {
+    fc.assert(
+      fc.property(fc.oneof(size, fc.constantFrom(511, 600)), size, size, (m, n, k) => {
+        const [dy, x, w] = [randomFloats(m * n, 7), randomFloats(m * k, 8), randomFloats(n * k, 9)];
+        const dw = tensors.floats(w);
+        kernels.weightGradient({ dy: tensors.floats(dy), x: tensors.floats(x), dw, m, n, k, half: true });
+        const [dyT, xT] = [transpose(dy.map(rounded), m, n), transpose(x.map(rounded), m, k)];
+        expectClose(
+          tensors.read(dw, n * k),
+          product(dyT, xT, n, k, m).map((value, at) => value + w[at]!),
+        );
+        tensors.free();
+      }),
+      { numRuns: 40, seed: 3 },
+    );
+  });
+
   test('a row gives the same bits alone and among others', () => {
     for (const [n, k] of [
       [5, 3],
@@ -126,13 +151,6 @@ await onEveryBuild((kernels, tensors) => {
   });
 
   test('packed in bfloat16, the product is that of rounded weights and rounded inputs, whatever the rows beside them', () => {
-    const rounded = (value: number) => {
-      const bits = new Uint32Array(Float32Array.of(value).buffer);
-      const low = bits[0]! & 0xffff;
-      const isUp = low > 0x8000 || (low === 0x8000 && (bits[0]! & 0x10000) !== 0);
-      bits[0] = (bits[0]! & 0xffff0000) + (isUp ? 0x10000 : 0);
-      return new Float32Array(bits.buffer)[0]!;
-    };
     expect([1 + 2 ** -8, 1 + 3 * 2 ** -8, 1 + 2 ** -8 + 2 ** -20].map(rounded)).toEqual([
       1,
       1 + 2 ** -6,

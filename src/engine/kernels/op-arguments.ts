@@ -14,7 +14,7 @@ const NAMES = {
   packedBytesInt8: 'n k',
   packInt8: 'n k stride weight packed',
   matmulInt8: 'm n k xStride yStride accumulate x packed y bias',
-  weightGradient: 'm n k dyStride xStride dwStride dy x dw',
+  weightGradient: 'm n k dyStride xStride dwStride half dy x dw',
   biasGradient: 'm n dyStride dy db',
   gather: 'rows width count table ids out',
   scatterAdd: 'rows width count table ids source',

@@ -128,11 +128,12 @@ export function runHead(
           });
           if (cap) kernels.softCapBackward({ y: capped, dy: logits, cap, count: size });
           const x = normed.at + 4 * from * hidden;
+          const { half } = head;
           if (head.trained) {
-            kernels.weightGradient({ dy: logits, x, dw: head.gradient, m: rows, n: vocabulary, k: hidden });
+            const dw = head.gradient;
+            kernels.weightGradient({ dy: logits, x, dw, m: rows, n: vocabulary, k: hidden, half });
           }
           const y = dnormed + 4 * from * hidden;
-          const { half } = head;
           const packed = head.transposed();
           kernels.matmul({ x: logits, packed, half, y, m: rows, n: hidden, k: vocabulary });
         });

@@ -201,7 +201,7 @@ export class Tape {
     if (low && !(this.recording && trained)) this.#arena.giveBack(low);
     this.#note(out, [x], (dy) => {
       if (matrix.trained) {
-        this.kernels.weightGradient({ dy, x: x.at, dw: matrix.gradient, m, n, k });
+        this.kernels.weightGradient({ dy, x: x.at, dw: matrix.gradient, m, n, k, half: matrix.half });
         if (bias) this.kernels.biasGradient({ dy, db: bias.store.gradients + 4 * bias.offset, m, n });
       }
       if (x.trained) {
