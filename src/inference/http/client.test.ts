@@ -141,7 +141,7 @@ test('replies of a stream are passed on as they come, until it is cut', async ()
     }, 20);
   });
   const read = async (path: string, seen: unknown[]) => {
-    for await (const event of http.events(path, { body: {} })) seen.push(event);
+    for await (const event of http.events(path, { body: {}, rank: 2 })) seen.push(event);
     return seen;
   };
   expect(await read('/whole', [])).toEqual([{ n: 1 }, { n: 2 }]);
