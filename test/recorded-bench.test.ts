@@ -10,10 +10,13 @@ import { expect, test } from 'vitest';
 import type { Recording } from './servers/recorder.ts';
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
+const recordingOf = (name: string) =>
+  JSON.parse(readFileSync(path(`data/servers/${name}.json`), 'utf8')) as Recording;
 const AT_ONCE = 24;
+const TOKENS = '--prompt-tokens 16 --reply-tokens 6 --result-tokens 4';
 
-/** Gives every call the first good answer to it, whatever its body, and holds replies until many are asked for. */
-async function startAnswers({ pairs }: Recording) {
+/** Gives every call the first good answer to it, whatever its body; replies take a moment. It is gone after `lives` of them. */
+async function startAnswers({ pairs }: Recording, lives = Number.POSITIVE_INFINITY) {
   const sent: number[][] = [];
   let inProgress = 0;
   let most = 0;
@@ -25,7 +28,7 @@ async function startAnswers({ pairs }: Recording) {
     const { token_ids, input_ids } = (text === '' ? {} : JSON.parse(text)) as Record<string, number[]>;
     const ids = token_ids ?? input_ids;
     if (ids) {
-      sent.push(ids);
+      if (sent.push(ids) > lives) return close();
       most = Math.max(most, ++inProgress);
       await wait(100);
       inProgress--;
@@ -33,34 +36,40 @@ async function startAnswers({ pairs }: Recording) {
     response.writeHead(pair ? 200 : 404, { 'content-type': 'application/json' });
     response.end(typeof pair?.answer === 'string' ? pair.answer : JSON.stringify(pair?.answer ?? {}));
   }).listen(0, '127.0.0.1');
+  const close = () => {
+    server.closeAllConnections();
+    server.close();
+  };
   await new Promise((resolve) => server.once('listening', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     sent,
     most: () => most,
-    close: () => {
-      server.closeAllConnections();
-      server.close();
-    },
+    close,
   };
+}
+
+async function bench({ url, engine }: { readonly url: string; readonly engine: string }, sizes: string) {
+  const words = `bench servers --url ${url} --engine ${engine} --turns 1,2 ${sizes} --json`;
+  const child = spawn(process.execPath, [path('../bin/rollcall.js'), ...words.split(' ')]);
+  const said = { out: '', errors: '' };
+  child.stdout.on('data', (text) => {
+    said.out += text;
+  });
+  child.stderr.on('data', (text) => {
+    said.errors += text;
+  });
+  const [code] = await once(child, 'close');
+  return { ...said, code };
 }
 
 test.each(['vllm-0.32.0', 'sglang-0.5.23'])(
   '%s gets only ids of its own tokenizer, its cached tokens are shown, and nothing is warned of',
   async (name) => {
-    const recording = JSON.parse(readFileSync(path(`data/servers/${name}.json`), 'utf8')) as Recording;
+    const recording = recordingOf(name);
     const answers = await startAnswers(recording);
-    const sizes = `--trajectories ${AT_ONCE} --concurrency ${AT_ONCE} --prompt-tokens 16 --reply-tokens 6 --result-tokens 4`;
-    const words = `bench servers --url ${answers.url} --engine ${recording.engine} --turns 1,2 ${sizes} --json`;
-    const child = spawn(process.execPath, [path('../bin/rollcall.js'), ...words.split(' ')]);
-    let [out, errors] = ['', ''];
-    child.stderr.on('data', (text) => {
-      errors += text;
-    });
-    child.stdout.on('data', (text) => {
-      out += text;
-    });
-    await once(child, 'close');
+    const sizes = `--trajectories ${AT_ONCE} --concurrency ${AT_ONCE} ${TOKENS}`;
+    const { out, errors } = await bench({ url: answers.url, engine: recording.engine }, sizes);
     answers.close();
     expect(errors).toBe('');
     const lines = out.trim().split('\n');
@@ -86,3 +95,14 @@ test.each(['vllm-0.32.0', 'sglang-0.5.23'])(
   },
   30_000,
 );
+
+test('when the only server is gone, the bench ends in seconds and says so, without a measurement', async () => {
+  const { url } = await startAnswers(recordingOf('sglang-0.5.23'), 50);
+  const { out, errors, code } = await bench(
+    { url, engine: 'sglang' },
+    `--trajectories 500 --concurrency 8 ${TOKENS}`,
+  );
+  expect({ out, code }).toEqual({ out: '', code: 1 });
+  expect(errors).toContain(url);
+  expect(errors.split('\n').length).toBeLessThan(20);
+}, 30_000);
