@@ -35,7 +35,7 @@ export function sample(weights, ids, { temperature, topK, seed, repetition }, ki
   const raw = logSoftmax(own);
   const seen = new Set(ids);
   const logits = own.map((logit, token) => (seen.has(token) ? logit / repetition : logit));
-  const warm = temperature === 0 ? logSoftmax(logits) : logSoftmax(logits.map((logit) => logit / temperature));
+  const warm = logSoftmax(temperature === 0 ? logits : logits.map((logit) => logit / temperature));
   const allowed = warm
     .map((_, token) => token)
     .sort((a, b) => warm[b] - warm[a])
