@@ -38,6 +38,7 @@ const replies = Array.from({ length: 64 }, () => {
   );
 });
 const ok = response('{}');
+const goOn = 'HTTP/1.1 100 Continue\r\n\r\n';
 let latency = 0;
 let answered = 0;
 
@@ -61,6 +62,7 @@ const server = createServer({ noDelay: true }, (socket) => {
       left = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
       const number = Number(/x-smg-routing-key: \D*(\d+)/i.exec(head)?.[1] ?? 50);
       wait = (latency * (50 + ((number * 61) % 100))) / 100;
+      if (/\r\nexpect: 100-continue/i.test(head)) socket.write(goOn);
       head = '';
     }
     left -= chunk.length - from;

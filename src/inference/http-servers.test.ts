@@ -295,10 +295,11 @@ describe.each(['sglang', 'vllm'] as const)('%s', (engine) => {
   });
 
   test.each(['raw', 'temperature', 'processed'] as const)(
-    'the check at start finds that log-probs are %s',
+    'the check at start finds that log-probs are %s, and whether they are after penalties',
     async (logprobs) => {
       const { server } = await start(engine, { logprobs });
-      expect((await checkServer(server, EXPECTED)).logprobs).toBe(logprobs);
+      const logprobsAfterPenalties = logprobs !== 'raw';
+      expect(await checkServer(server, EXPECTED)).toMatchObject({ logprobs, logprobsAfterPenalties });
     },
   );
 

@@ -14,7 +14,6 @@ import type { Clock } from '../lib/clock.ts';
 import { readImageProcessor } from '../lib/images/processor.ts';
 import { hashSeed } from '../lib/random.ts';
 import { keepNamedSecrets } from '../lib/secrets.ts';
-import { isOffPolicy } from '../modes/mode.ts';
 import { describeOptions } from '../options/describe.ts';
 import type { ResolvedOptions } from '../options.ts';
 import { openDoor } from '../serve/endpoint/door.ts';
@@ -37,6 +36,7 @@ import { algorithmFor } from './algorithm-for.ts';
 import { findSpeaking, openChatFormat } from './chat-format.ts';
 import { checkAbilities, imagesReadBy } from './check-abilities.ts';
 import { untrainedTokensNotice } from './untrained-tokens.ts';
+import { whileUpdatingIn } from './while-updating.ts';
 
 /** What a run is made of. */
 export interface Parts<T> {
@@ -132,11 +132,7 @@ export async function openParts<T extends object>(
     const { mode, tasks } = options;
     const { clipNorm } = options.optimizer;
     await checkAbilities({ trainer, servers: infos, factory: from, mode, clipNorm, tasks });
-    // Where old and new weights may meet in a trajectory, what is in progress is not waited for. It is frozen where
-    // servers then say which tokens are of which weights, and else cut and continued.
-    const freezes = infos.every(({ can }) => can.has('pauseKeep') && can.has('versionSpans'));
-    const instead = freezes ? 'keep' : 'abort';
-    const whileUpdating = overlaps(options) && from.gateway?.whileUpdating === 'wait' ? instead : undefined;
+    const whileUpdating = whileUpdatingIn(mode, from.gateway?.whileUpdating, infos);
     const server = gateway(servers, {
       clock,
       ...from.gateway,
@@ -227,7 +223,3 @@ const usualSending = ({ can }: Trainer, servers: readonly ServerInfo[]) =>
   can.has('lora') && servers.every((server) => server.can.has('memory') && server.can.has('lora'))
     ? 'adapter'
     : 'weights';
-
-/** Whether new weights may reach servers while they work on training groups. */
-const overlaps = <T>({ mode }: Pick<ResolvedOptions<T>, 'mode'>) =>
-  isOffPolicy(mode) && mode.kind !== 'one-step-off';

@@ -34,7 +34,7 @@ export async function startRecorder(target: string): Promise<{
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part as Buffer);
     const text = Buffer.concat(parts).toString();
-    const { host: _, connection: __, 'content-length': ___, ...headers } = request.headers;
+    const { host: _, connection: __, 'content-length': ___, expect: ____, ...headers } = request.headers;
     try {
       const reply = await fetch(target + request.url, {
         method: request.method ?? 'GET',

@@ -91,7 +91,8 @@ async function generate(body, _request, response) {
     if (body.stream) response.writeHead(200, { 'content-type': 'text/event-stream' });
     const { sampling_params: params } = body;
     const seed = params.sampling_seed;
-    const kind = { temperature: params.temperature, topK: params.top_k, seed };
+    const { temperature, top_k: topK, repetition_penalty: repetition } = params;
+    const kind = { temperature, topK, seed, repetition };
     let finish;
     let told = 0;
     const tell = () => {

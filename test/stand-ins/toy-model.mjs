@@ -30,10 +30,12 @@ export function score(weights, ids) {
 }
 
 /** One sampled token and its log-prob as a server of this kind reports it. */
-export function sample(weights, ids, { temperature, topK, seed }, kind) {
-  const logits = logitsAfter(weights, ids.at(-1));
-  const raw = logSoftmax(logits);
-  const warm = temperature === 0 ? raw : logSoftmax(logits.map((logit) => logit / temperature));
+export function sample(weights, ids, { temperature, topK, seed, repetition }, kind) {
+  const own = logitsAfter(weights, ids.at(-1));
+  const raw = logSoftmax(own);
+  const seen = new Set(ids);
+  const logits = own.map((logit, token) => (seen.has(token) ? logit / repetition : logit));
+  const warm = logSoftmax(temperature === 0 ? logits : logits.map((logit) => logit / temperature));
   const allowed = warm
     .map((_, token) => token)
     .sort((a, b) => warm[b] - warm[a])

@@ -124,7 +124,8 @@ async function run(id, { body, prompt, params, response }, describe) {
   };
   try {
     if (body.stream) response.writeHead(200, { 'content-type': 'text/event-stream' });
-    const kind = { temperature: params.temperature, topK: params.top_k, seed: params.seed };
+    const { temperature, top_k: topK, seed, repetition_penalty: repetition } = params;
+    const kind = { temperature, topK, seed, repetition };
     let finish = null;
     let told = 0;
     while (finish === null) {

@@ -100,6 +100,27 @@ test('a request that meets the closing of an idle connection goes out again on a
   await http.close();
 });
 
+test('the first body on a connection asks to go on, follows at once, and is answered with or without that', async () => {
+  const requests: string[] = [];
+  const server = createTcpServer((socket) => {
+    socket.on('data', (bytes) => {
+      requests.push(bytes.toString());
+      if (requests.length === 1) socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+      socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}');
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open.push(() => server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  for (let client = 0; client < 2; client++) {
+    const http = new HttpClient(url);
+    for (let call = 0; call < 2; call++) expect(await http.json('/a', { body: { call } })).toEqual({});
+    await http.close();
+  }
+  const [asks, plain] = [/expect: 100-continue\r\n\r\n\{"call":0\}$/, /\d\r\n\r\n\{"call":1\}$/];
+  expect(requests).toEqual([asks, plain, asks, plain].map((end) => expect.stringMatching(end)));
+});
+
 test('a path and credentials in the address are used', async () => {
   const { http: plain } = await serve((request, response) => {
     response.end(JSON.stringify({ url: request.url, authorization: request.headers.authorization }));
@@ -141,7 +162,7 @@ test('replies of a stream are passed on as they come, until it is cut', async ()
     }, 20);
   });
   const read = async (path: string, seen: unknown[]) => {
-    for await (const event of http.events(path, { body: {} })) seen.push(event);
+    for await (const event of http.events(path, { body: {}, rank: 2 })) seen.push(event);
     return seen;
   };
   expect(await read('/whole', [])).toEqual([{ n: 1 }, { n: 2 }]);

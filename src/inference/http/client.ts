@@ -2,10 +2,10 @@
 import { ConfigError, EngineError } from '../../errors.ts';
 import { keepNamedSecrets, keepSecret } from '../../lib/secrets.ts';
 import { Connection, type Opening, type Outgoing } from './connection.ts';
-import { Connections } from './connections.ts';
-import { Exchange } from './exchange.ts';
+import { Connections, type Rank } from './connections.ts';
+import { Exchange, type StartOptions } from './exchange.ts';
 import { proxyOf } from './proxy.ts';
-import type { HttpReply, OnBody } from './reply-reader.ts';
+import type { HttpReply } from './reply-reader.ts';
 
 export interface HttpOptions {
   /** Time limit of calls other than replies; a reply ends only by its request's signal. */
@@ -89,9 +89,14 @@ export class HttpClient {
    * Without time limit or signal: the caller can cancel it. `read` must `accept` the reply. `call` may be called
    * twice for the same request.
    */
-  start<R>(path: string, call: () => Outbound, read: (reply: HttpReply) => R, onBody?: OnBody): Exchange<R> {
+  start<R>(
+    path: string,
+    call: () => Outbound,
+    read: (reply: HttpReply) => R,
+    options: StartOptions,
+  ): Exchange<R> {
     const write = () => this.#outgoing(path, call());
-    return new Exchange(this.#connections, write, `${this.url}${path}`, read, onBody);
+    return new Exchange(this.#connections, write, `${this.url}${path}`, read, options);
   }
 
   /** What a reply says; any status but 200 throws it. */
@@ -122,20 +127,20 @@ export class HttpClient {
   }
 
   /** The JSON of each server-sent event until `[DONE]`. A stream that ends before that throws. */
-  async *events(path: string, { signal, ...options }: CallOptions): AsyncGenerator<unknown, void, void> {
+  async *events(
+    path: string,
+    { signal, rank, ...options }: CallOptions & { readonly rank: Rank },
+  ): AsyncGenerator<unknown, void, void> {
     signal?.throwIfAborted();
     const decoder = new TextDecoder();
     let rest = '';
     let wake = () => {};
-    const exchange = this.start(
-      path,
-      () => options,
-      (reply) => this.accept(path, reply),
-      (bytes) => {
-        rest += decoder.decode(bytes, { stream: true });
-        wake();
-      },
-    );
+    const onBody = (bytes: Buffer) => {
+      rest += decoder.decode(bytes, { stream: true });
+      wake();
+    };
+    const read = (reply: HttpReply) => this.accept(path, reply);
+    const exchange = this.start(path, () => options, read, { rank, onBody });
     const onAbort = () => exchange.cancel(signal?.reason);
     signal?.addEventListener('abort', onAbort, { once: true });
     let hasEnded = false;
@@ -188,7 +193,7 @@ export class HttpClient {
     read: (reply: HttpReply) => R,
   ): Promise<R> {
     signal?.throwIfAborted();
-    const exchange = this.start(path, () => options, read);
+    const exchange = this.start(path, () => options, read, { rank: 0 }); // its time is limited
     const onAbort = () => exchange.cancel(signal?.reason);
     signal?.addEventListener('abort', onAbort, { once: true });
     const late = () => exchange.cancel(new EngineError(`${this.url}${path}: no answer in ${timeoutMs} ms`));

@@ -16,6 +16,8 @@ export interface Opening {
   readonly openMs: number;
   /** Once: it is open, or will never be; `failure` says why, unless it was destroyed here. */
   onOpened(failure?: Error): void;
+  /** Once: the server has said something. An open connection may still wait in the kernel for a server to accept it. */
+  onHeard(): void;
 }
 
 /** Who waits for a reply. */
@@ -26,6 +28,12 @@ export interface Receiver {
   /** `unheard`: the server closed the connection before it said anything, one that had been idle or one that was new. */
   failed(error: Error, unheard?: 'idle' | 'new'): void;
 }
+
+/**
+ * With the first body on a connection. The body follows at once, so a server need not answer; one that says "100 Continue" as
+ * soon as it reads (uvicorn, Node) shows long before its reply that it has accepted the connection.
+ */
+const EXPECT = 'expect: 100-continue\r\n';
 
 /** What every connection reads into: a reply that comes in one piece is never copied. */
 const INCOMING = Buffer.allocUnsafeSlow(256 * 1024);
@@ -41,16 +49,16 @@ export class Connection {
   /** Makes what is sent as soon as the connection is open. */
   #unsent: (() => Outgoing) | undefined;
   #isOpen = false;
-  readonly #onOpened: Opening['onOpened'];
-  /** It has carried a request before. */
+  readonly #opening: Opening;
+  /** Something has come on it. */
   #isOld = false;
-  /** Something of the reply has come. */
+  /** Something has come since the last request. */
   #hasHeard = false;
   /** Why it is of no use any more. */
   #broken: Error | undefined;
 
-  constructor({ host, port, tls }: Address, { openMs, onOpened }: Opening) {
-    this.#onOpened = onOpened;
+  constructor({ host, port, tls }: Address, opening: Opening) {
+    this.#opening = opening;
     const options = {
       host,
       port,
@@ -62,15 +70,15 @@ export class Connection {
     this.#socket = tls
       ? connectTls({ ...options, ...(isIP(host) ? {} : { servername: host }) })
       : connectPlain(options);
-    const late = () => this.#fail(new EngineError(`no connection in ${openMs} ms`));
-    const timer = setTimeout(late, openMs);
+    const late = () => this.#fail(new EngineError(`no connection in ${opening.openMs} ms`));
+    const timer = setTimeout(late, opening.openMs);
     this.#socket.once(tls ? 'secureConnect' : 'connect', () => {
       clearTimeout(timer);
       if (this.#broken) return;
       this.#isOpen = true;
       if (this.#unsent) this.#write(this.#unsent);
       this.#unsent = undefined;
-      this.#onOpened();
+      opening.onOpened();
     });
     this.#socket.on('error', (error) => this.#fail(error));
     this.#socket.on('end', () => this.#ended());
@@ -118,7 +126,7 @@ export class Connection {
     this.#receiver = undefined;
     const isUnheard = failure !== undefined && this.#isOpen && !this.#hasHeard;
     receiver?.failed(why, isUnheard ? (this.#isOld ? 'idle' : 'new') : undefined);
-    if (!this.#isOpen) this.#onOpened(failure);
+    if (!this.#isOpen) this.#opening.onOpened(failure);
   }
 
   #write(make: () => Outgoing): void {
@@ -130,8 +138,9 @@ export class Connection {
       return;
     }
     const { head, body } = message;
+    const asksToGoOn = !this.#isOld && body.length > 0;
     this.#socket.cork();
-    this.#socket.write(head, 'latin1');
+    this.#socket.write(asksToGoOn ? `${head.slice(0, -2)}${EXPECT}\r\n` : head, 'latin1');
     if (body.length > 0) this.#socket.write(body);
     this.#socket.uncork();
   }
@@ -140,6 +149,10 @@ export class Connection {
     try {
       if (!this.#receiver) throw new EngineError('the server speaks without being asked');
       this.#hasHeard = true;
+      if (!this.#isOld) {
+        this.#isOld = true;
+        this.#opening.onHeard();
+      }
       this.#answer(this.#reader.feed(INCOMING.subarray(0, size), this.#receiver.onBody));
     } catch (error) {
       this.destroy(error as Error);
@@ -157,12 +170,11 @@ export class Connection {
     if (!reply) return;
     const receiver = this.#receiver;
     this.#receiver = undefined;
-    this.#isOld = true;
     receiver?.replied(reply);
   }
 }
 
-/** What goes out: the head, and bytes behind it. */
+/** What goes out: the head with the empty line at its end, and bytes behind it. */
 export interface Outgoing {
   readonly head: string;
   readonly body: Uint8Array;

@@ -6,8 +6,12 @@ interface Idle {
   readonly until: number;
 }
 
+/** Whose turn it is where connections are waited for: the lower first, then who came first. */
+export type Rank = 0 | 1 | 2;
+
 /** Who wants a connection. */
 export interface Taker {
+  readonly rank: Rank;
   /** Now it has one, to be given back or dropped. It may not be open yet. */
   connected(connection: Connection): void;
   /** None could be opened. */
@@ -16,17 +20,20 @@ export interface Taker {
 
 /**
  * The connections to one server, each with one request at a time, as many as there are requests: the gateway limits how
- * many a server gets. Only some are opened at once: a server that is busy with thousands of new connections refuses or
- * forgets the next (uvicorn lets 2,048 wait). Who waits gets the first that is opened or free. Connections are reused
- * last-in, first-out, so surplus ones go idle and close.
+ * many a server gets. Few are new at once: of those that a busy server has not accepted yet, it refuses or forgets what
+ * is beyond its queue (uvicorn's holds 2,048), though Linux may call them open. One on which the server has said something
+ * was accepted, and so were those that opened before it: servers accept in order. Who waits gets the first that is opened
+ * or free. Connections are reused last-in, first-out, so surplus ones go idle and close.
  */
 export class Connections {
   readonly #connect: (opening: Opening) => Connection;
   readonly #connectMs: number;
   readonly #busy = new Set<Connection>();
   readonly #opening = new Set<Connection>();
-  /** In order of arrival. */
-  readonly #waiting = new Set<Taker>();
+  /** Open for all we know, but perhaps not accepted; in the order in which they opened. */
+  readonly #unheard = new Set<Connection>();
+  /** By rank, each in order of arrival. */
+  readonly #waiting = [new Set<Taker>(), new Set<Taker>(), new Set<Taker>()] as const;
   /** Their new connections were closed at once: they wait for one that works. */
   readonly #refused = new Set<Taker>();
   #idle: Idle[] = [];
@@ -43,8 +50,8 @@ export class Connections {
 
   /** One that no request has used before, or that has just answered one. */
   takeNew(taker: Taker): void {
-    if (this.#opening.size < OPENING_AT_ONCE) this.#open(taker);
-    else this.#waiting.add(taker);
+    if (this.#hasRoom()) this.#open(taker);
+    else this.#waiting[taker.rank].add(taker);
   }
 
   /**
@@ -60,7 +67,7 @@ export class Connections {
 
   /** It does not want a connection any more. */
   leave(taker: Taker): void {
-    this.#waiting.delete(taker);
+    this.#waiting[taker.rank].delete(taker);
     this.#refused.delete(taker);
   }
 
@@ -71,7 +78,7 @@ export class Connections {
       this.drop(connection, IDLE);
       return;
     }
-    const [next] = this.#refused.size > 0 ? this.#refused : this.#waiting;
+    const [next = this.#next()] = this.#refused;
     if (next) {
       this.leave(next);
       next.connected(connection);
@@ -85,7 +92,9 @@ export class Connections {
 
   drop(connection: Connection, why: Error): void {
     this.#busy.delete(connection);
+    this.#unheard.delete(connection);
     connection.destroy(why);
+    this.#openNext();
     if (this.#refused.size === 0 || this.#busy.size > this.#opening.size) return;
     // None is left that could be freed.
     const refused = [...this.#refused];
@@ -99,6 +108,7 @@ export class Connections {
     const waiting = this.#allWaiting();
     const open = [...this.#busy, ...this.#idle.map(({ connection }) => connection)];
     this.#busy.clear();
+    this.#unheard.clear();
     this.#idle = [];
     for (const connection of open) connection.destroy(CLOSED);
     for (const taker of waiting) taker.failed(CLOSED);
@@ -123,6 +133,7 @@ export class Connections {
       // Where others are open the server is there, and only slow to accept.
       openMs: this.#connectMs * (this.#hasOpen() ? PATIENCE : 1),
       onOpened: (why) => this.#opened(connection, why),
+      onHeard: () => this.#heard(connection),
     });
     this.#busy.add(connection);
     this.#opening.add(connection);
@@ -133,15 +144,38 @@ export class Connections {
   #opened(connection: Connection, why: Error | undefined): void {
     this.#opening.delete(connection);
     if (why) this.#busy.delete(connection);
+    else if (this.#busy.has(connection)) this.#unheard.add(connection);
     if (why && !this.#hasOpen()) {
       // The server is gone: thousands do not find that out one after another.
       for (const taker of this.#allWaiting()) taker.failed(why);
       return;
     }
-    const [next] = this.#waiting;
-    if (!next) return;
-    this.#waiting.delete(next);
-    this.#open(next);
+    this.#openNext();
+  }
+
+  #heard(connection: Connection): void {
+    if (!this.#unheard.has(connection)) return; // known since a later one was heard
+    for (const accepted of this.#unheard) {
+      this.#unheard.delete(accepted);
+      if (accepted === connection) break;
+    }
+    this.#openNext();
+  }
+
+  #hasRoom(): boolean {
+    return this.#opening.size < OPENING_AT_ONCE && this.#opening.size + this.#unheard.size < NEW_AT_ONCE;
+  }
+
+  #openNext(): void {
+    for (let next = this.#next(); next && this.#hasRoom(); next = this.#next()) {
+      this.leave(next);
+      this.#open(next);
+    }
+  }
+
+  #next(): Taker | undefined {
+    for (const waiting of this.#waiting) for (const taker of waiting) return taker;
+    return undefined;
   }
 
   #hasOpen(): boolean {
@@ -149,10 +183,10 @@ export class Connections {
   }
 
   #allWaiting(): Taker[] {
-    const waiting = [...this.#refused, ...this.#waiting];
-    this.#refused.clear();
-    this.#waiting.clear();
-    return waiting;
+    const all = [this.#refused, ...this.#waiting];
+    const takers = all.flatMap((waiting) => [...waiting]);
+    for (const waiting of all) waiting.clear();
+    return takers;
   }
 
   #sweep(): void {
@@ -167,6 +201,8 @@ export class Connections {
 }
 
 const OPENING_AT_ONCE = 64;
+/** A quarter of uvicorn's queue: other clients may use the server too. */
+const NEW_AT_ONCE = 512;
 /** How many times longer a connection may take to open where others are open. */
 const PATIENCE = 6;
 const SWEEP_MS = 1000;

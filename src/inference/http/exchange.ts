@@ -1,7 +1,13 @@
 import { ConfigError, EngineError } from '../../errors.ts';
 import type { Connection, Outgoing, Receiver } from './connection.ts';
-import type { Connections, Taker } from './connections.ts';
+import type { Connections, Rank, Taker } from './connections.ts';
 import type { HttpReply, OnBody } from './reply-reader.ts';
+
+export interface StartOptions {
+  readonly rank: Rank;
+  /** Takes the reply's body as it comes. */
+  readonly onBody?: OnBody;
+}
 
 /**
  * One request and its reply. Thousands wait at once, so it is one object and one promise, and does not keep what was sent:
@@ -9,6 +15,7 @@ import type { HttpReply, OnBody } from './reply-reader.ts';
  */
 export class Exchange<R> implements Receiver, Taker {
   readonly reply: Promise<R>;
+  readonly rank: Rank;
   readonly onBody: OnBody | undefined;
   readonly #connections: Connections;
   /** Undefined while it waits for one. */
@@ -27,12 +34,13 @@ export class Exchange<R> implements Receiver, Taker {
     write: () => Outgoing,
     where: string,
     read: (reply: HttpReply) => R,
-    onBody?: OnBody,
+    { rank, onBody }: StartOptions,
   ) {
     this.#connections = connections;
     this.#write = write;
     this.#where = where;
     this.#read = read;
+    this.rank = rank;
     this.onBody = onBody;
     this.reply = new Promise((resolve, reject) => {
       this.#resolve = resolve;
