@@ -14,6 +14,8 @@ export interface Address {
 export interface Opening {
   /** Time limit. */
   readonly openMs: number;
+  /** Its first body asks for "100 Continue". */
+  readonly asks: boolean;
   /** Once: it is open, or will never be; `failure` says why, unless it was destroyed here. */
   onOpened(failure?: Error): void;
   /** Once: the server has said something. An open connection may still wait in the kernel for a server to accept it. */
@@ -30,8 +32,8 @@ export interface Receiver {
 }
 
 /**
- * With the first body on a connection. The body follows at once, so a server need not answer; one that says "100 Continue" as
- * soon as it reads (uvicorn, Node) shows long before its reply that it has accepted the connection.
+ * The body follows at once, so a server need not answer; one that says "100 Continue" as soon as it reads (uvicorn, Node)
+ * shows long before its reply that it has accepted the connection.
  */
 const EXPECT = 'expect: 100-continue\r\n';
 
@@ -138,9 +140,9 @@ export class Connection {
       return;
     }
     const { head, body } = message;
-    const asksToGoOn = !this.#isOld && body.length > 0;
+    const asks = this.#opening.asks && !this.#isOld && body.length > 0;
     this.#socket.cork();
-    this.#socket.write(asksToGoOn ? `${head.slice(0, -2)}${EXPECT}\r\n` : head, 'latin1');
+    this.#socket.write(asks ? `${head.slice(0, -2)}${EXPECT}\r\n` : head, 'latin1');
     if (body.length > 0) this.#socket.write(body);
     this.#socket.uncork();
   }

@@ -132,6 +132,7 @@ export class Connections {
     const connection = this.#connect({
       // Where others are open the server is there, and only slow to accept.
       openMs: this.#connectMs * (this.#hasOpen() ? PATIENCE : 1),
+      asks: this.#opening.size + this.#unheard.size >= MANY_NEW,
       onOpened: (why) => this.#opened(connection, why),
       onHeard: () => this.#heard(connection),
     });
@@ -203,6 +204,8 @@ export class Connections {
 const OPENING_AT_ONCE = 64;
 /** A quarter of uvicorn's queue: other clients may use the server too. */
 const NEW_AT_ONCE = 512;
+/** Fewer need not ask to be answered early: some proxies cannot pass that on. */
+const MANY_NEW = 32;
 /** How many times longer a connection may take to open where others are open. */
 const PATIENCE = 6;
 const SWEEP_MS = 1000;
