@@ -320,9 +320,8 @@ def read_config(path: str) -> Any:
         raise ConfigError(f"{path}: no model configuration could be read ({error})") from error
     if getattr(config, "quantization_config", None):
         raise ConfigError(
-            f"{path}: quantization_config: a quantised base is not implemented: its blocks and scales cannot be sharded by "
-            "rows and are no f32 weights to train; open the model in bf16 or f32, with lora to train few weights and base_bits: 4 "
-            "to hold the others in four bits"
+            f"{path}: quantization_config: weights that their files hold quantised are not implemented; open the model in bf16 or "
+            "f32, with lora to train few weights, and base_bits: 4 to hold the others in four bits"
         )
     if getattr(config, "vision_config", None) is not None and config.model_type != "qwen2_5_vl":
         raise ConfigError(f"{path}: of models that see, qwen2_5_vl is implemented; this is {config.model_type}")
