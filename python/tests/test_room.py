@@ -2,6 +2,7 @@
 server on the same device sleeps and wakes. A device of this size is pretended; what is on it is counted in live tensors."""
 
 import gc
+import weakref
 
 import pytest
 import torch
@@ -87,6 +88,17 @@ def test_a_model_that_opens_takes_room_from_the_others_and_gives_it_back_when_it
         device.call("close", model=model)
     assert device.used == used
     assert device.score() == alone
+
+
+def test_a_closed_model_is_gone_at_once(device: Device):
+    device.open("policy")
+    weights = [weakref.ref(weight) for weight in device.calls.trainers["policy"].scorer.parameters()]
+    gc.disable()
+    try:
+        device.call("close", model="policy")
+    finally:
+        gc.enable()
+    assert not any(weight() is not None for weight in weights)
 
 
 def test_state_that_is_taken_as_foreseen_changes_nothing(device: Device):
