@@ -126,6 +126,12 @@ class Adam:
             state[f"moment1.{name}"], state[f"moment2.{name}"] = first, second
         return state
 
+    def held_bytes(self) -> int:
+        """Of gradients and moments, on this rank."""
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        moments = [moment for both in self.moments.values() for moment in both]
+        return sum(local(tensor).nbytes for tensor in (*gradients, *moments))
+
     def forget(self) -> None:
         self.steps = 0
         self.moments = {}

@@ -1,5 +1,6 @@
 """The protocol's calls. Every rank executes each of them, in the order rank 0 received them."""
 
+import gc
 from dataclasses import replace
 from typing import Any, Callable
 
@@ -27,6 +28,10 @@ class Calls:
         self.trainers: dict[str, Trainer] = {}
         # Models that are another one with its adapter off.
         self.views: dict[str, str] = {}
+        # The last model with a pass; others rest.
+        self.computing: str | None = None
+        # Somebody else's memory may have come or gone.
+        self.memory_changed = False
 
     def execute(self, frame: Frame, stop: Stop) -> Frame:
         """The reply, without its id."""
@@ -51,7 +56,9 @@ class Calls:
             options = ModelOptions.parse(params.get("options", {}))
             if self.most_tokens is not None:
                 options = replace(options, tokens=min(options.tokens or self.most_tokens, self.most_tokens))
+            self.rest_all()
             trainer = self.trainers[name] = Trainer(options, self.group, self.notice)
+            self.choose_tokens()
             can = trainer.can
         return {
             "can": can,
@@ -64,19 +71,19 @@ class Calls:
 
     def call_score(self, params: dict[str, Any], frame: Frame, stop: Stop) -> Frame:
         name = params.get("model")
-        trainer = self.trainer(self.views.get(name, name))
+        trainer = self.for_pass(self.views.get(name, name))
         rows = rows_from(frame.arrays)
         outputs = trainer.score(rows, params.get("temperature"), params.get("outputs"), stop, adapter=name not in self.views)
         return Frame({"reply": {"tokens": trainer.tokens * self.group.size}}, outputs)
 
     def call_forward(self, params: dict[str, Any], frame: Frame, stop: Stop) -> Frame:
-        trainer = self.trainer(params.get("model"))
+        trainer = self.for_pass(params.get("model"))
         rows = rows_from(frame.arrays)
         number, outputs = trainer.forward(rows, params.get("temperature"), params.get("outputs"), stop)
         return Frame({"reply": {"pass": number, "tokens": trainer.tokens * self.group.size}}, outputs)
 
     def call_backward(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
-        self.trainer(params.get("model")).backward(params.get("pass"), frame.arrays)
+        self.for_pass(params.get("model")).backward(params.get("pass"), frame.arrays)
         return {}
 
     def call_discard(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
@@ -126,9 +133,43 @@ class Calls:
         if self.views.pop(name, None) is None:
             self.trainer(name)
             del self.trainers[name]
-            if self.group.device.type == "cuda":
-                torch.cuda.empty_cache()
+            gc.collect()  # layers that are computed again refer to themselves
+            self.choose_tokens()
         return {}
+
+    def call_rest(self, params: dict[str, Any], frame: Frame, stop: Stop) -> dict[str, Any]:
+        """Gives memory back that only passes need. The next pass of any model chooses anew by what is free then."""
+        self.rest_all()
+        gc.collect()
+        if self.group.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.memory_changed = True
+        return {}
+
+    def for_pass(self, name: Any) -> Trainer:
+        """The model, while the others rest: passes of one model run at a time, beside the state of all."""
+        trainer = self.trainer(name)
+        if self.computing != name:
+            for other, resting in self.trainers.items():
+                if other != name:
+                    resting.rest()
+            self.computing = name
+        if self.memory_changed:
+            self.choose_tokens()
+        return trainer
+
+    def rest_all(self) -> None:
+        for trainer in self.trainers.values():
+            trainer.rest()
+        self.computing = None
+
+    def choose_tokens(self) -> None:
+        """For every model by what is free now."""
+        self.memory_changed = False
+        self.rest_all()
+        to_come = sum(trainer.state_to_come for trainer in self.trainers.values())
+        for trainer in self.trainers.values():
+            trainer.choose_tokens(to_come)
 
     def trainer(self, name: Any) -> Trainer:
         trainer = self.trainers.get(name)

@@ -24,7 +24,7 @@ from .weights import (
     full,
     is_adapter,
     merged,
-    model_parameters,
+    model_weights,
     named_parameters,
     read_into,
     weight_files,
@@ -103,7 +103,7 @@ def load(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOption
         adapter = {name: p for name, p in named_parameters(scorer) if is_adapter(name)}
         read_into(adapter, [str(folder / ADAPTER_FILE)], directory, PEFT_PREFIX)
     else:
-        read_into(model_parameters(scorer), weight_files(directory), directory)
+        read_into(model_weights(scorer), weight_files(directory), directory)
     has_optimizer = (folder / OPTIMIZER / ".metadata").exists()
     read_value_head(directory, scorer, options, needed=has_optimizer)
     if adam is None:
@@ -122,7 +122,7 @@ def load(directory: str, scorer: Scorer, adam: Adam | None, options: ModelOption
 
 def read_start(scorer: Scorer, options: ModelOptions) -> None:
     """The weights a model is opened with."""
-    read_into(model_parameters(scorer), weight_files(options.path), options.path)
+    read_into(model_weights(scorer), weight_files(options.path), options.path)
     for name, module in scorer.named_modules():
         if isinstance(module, LoraLinear):
             name = name.removeprefix("causal.")

@@ -39,6 +39,11 @@ class Copies:
             self.stand(list(self.places))
             self.in_place = False
 
+    def drop(self) -> None:
+        """Gives their memory back; the next pass makes new ones. None may be open."""
+        self.take_away()
+        self.copies = []
+
     def stand(self, parameters: list[nn.Parameter]) -> None:
         for parameter, places in zip(parameters, self.places.values()):
             for module, name in places:

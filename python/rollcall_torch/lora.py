@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from .errors import ConfigError
+from .four_bits import FourBitLinear
 
 PEFT_PREFIX = "base_model.model."
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -38,14 +39,18 @@ class LoraLinear(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
-        self.lora_A = nn.Linear(base.in_features, options.rank, bias=False, device=base.weight.device)
-        self.lora_B = nn.Linear(options.rank, base.out_features, bias=False, device=base.weight.device)
+        self.lora_A = nn.Linear(base.in_features, options.rank, bias=False)
+        self.lora_B = nn.Linear(options.rank, base.out_features, bias=False)
         self.scale = options.alpha / options.rank
         self.active = True
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = super().forward(x)
         return y + self.scale * self.lora_B(self.lora_A(x)) if self.active else y
+
+
+class FourBitLoraLinear(LoraLinear, FourBitLinear):
+    """The same on a weight in four bits."""
 
 
 def add_adapters(model: nn.Module, options: LoraOptions) -> None:
@@ -55,7 +60,8 @@ def add_adapters(model: nn.Module, options: LoraOptions) -> None:
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if name in options.targets and isinstance(child, nn.Linear):
-                setattr(module, name, LoraLinear(child, options))
+                kind = FourBitLoraLinear if isinstance(child, FourBitLinear) else LoraLinear
+                setattr(module, name, kind(child, options))
                 found.add(name)
     missing = [target for target in options.targets if target not in found]
     if missing:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .four_bits import BYTES_PER_WEIGHT, CHUNK_BYTES
 from .group import Group
 from .model import ModelOptions
 
@@ -34,6 +35,9 @@ class ParameterCounts:
     one_layer: int
     # Embeddings, head and the last norm.
     outside_layers: int
+    # Weights in four bits, which are in none of the counts above, and the largest matrix of them.
+    four_bits: int = 0
+    largest: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class MemoryNeed:
     # Gradient and moments of what is trained. They are allocated after the model is opened.
     state: float
     # Copies of weights in the precision of computing: with one rank those of what is trained, with its weights on the host
-    # of all; else those of two layers and of what lies outside the layers.
+    # of all; else those of two layers and of what lies outside the layers. And one matrix that is made from four bits.
     gathered: float
     head: float
     # Per token: what the head keeps to its backward.
@@ -78,6 +82,7 @@ def memory_need(
     if ranks == 1:
         copied = counts.trained if width < FULL_BYTES else 0
         together = total if on_host else copied
+    made = width * counts.largest + (CHUNK_BYTES if counts.four_bits else 0)
     layer = bytes_of_layer(config, width)
     kept = options.recompute * width * config.hidden_size + (1 - options.recompute) * layer
     train = counts.trained > 0
@@ -85,9 +90,10 @@ def memory_need(
     train_head = train and counts.frozen == 0
     exchanged = (width + EXCHANGED_BYTES) * counts.trained / total
     return MemoryNeed(
-        weights=0 if on_host else (4 * counts.trained + width * counts.frozen) / ranks,
+        weights=BYTES_PER_WEIGHT * counts.four_bits
+        + (0 if on_host else (4 * counts.trained + width * counts.frozen) / ranks),
         state=0 if on_host else 12 * counts.trained / ranks,
-        gathered=width * together,
+        gathered=width * together + made,
         head=4 * (LOGITS_AT_ONCE * chunk_logits + (config.vocab_size * config.hidden_size if train_head else 0)),
         # As if every token were a target.
         kept_by_head=width * config.vocab_size if options.keeps_head else 0,
@@ -114,15 +120,19 @@ def bytes_of_layer(config: Any, width: int) -> int:
     return norms + attention + feed_forward
 
 
-def tokens_that_fit(need: MemoryNeed, group: Group) -> int:
-    """The same number on every rank. The weights are there already."""
-    if group.device.type == "cuda":
-        torch.cuda.empty_cache()
-        free, _ = torch.cuda.mem_get_info(group.device)
-    else:
-        free = free_host_bytes() // group.size
-    tokens = need.tokens_within(USED_SHARE * (free - need.state))
+def tokens_that_fit(need: MemoryNeed, group: Group, to_come: float) -> int:
+    """The same number on every rank. The weights are there already; `to_come` is state that will be taken later."""
+    free = free_bytes(group)
+    tokens = need.tokens_within(USED_SHARE * (free - to_come))
     return group.least(max(FEWEST_TOKENS, min(MOST_TOKENS, tokens)))
+
+
+def free_bytes(group: Group) -> int:
+    """For this rank, whatever else is on its device."""
+    if group.device.type != "cuda":
+        return free_host_bytes() // group.size
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(group.device)[0]
 
 
 def free_host_bytes() -> int:

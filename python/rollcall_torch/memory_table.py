@@ -4,6 +4,7 @@
 import torch
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+from .four_bits import FourBitWeight, hold_in_four_bits
 from .lora import LoraOptions, add_adapters
 from .memory import MemoryNeed, ParameterCounts, memory_need
 from .model import ModelOptions
@@ -22,6 +23,7 @@ SHAPES = {
 # held a chunk of logits three times then (LOGITS_AT_ONCE), with which the estimate is 1.1 GB higher.
 MEASURED = {1.0: 32.3, 0.0: 80.7}
 LORA = LoraOptions.parse({"rank": 32, "alpha": 32})
+TRAINED = (("all weights", None, None), ("LoRA, rank 32", LORA, None), ("LoRA, rank 32, `baseBits: 4`", LORA, 4))
 
 
 def config_of(shape: str) -> Qwen2Config:
@@ -37,17 +39,23 @@ def config_of(shape: str) -> Qwen2Config:
     )
 
 
-def need_of(shape: str, ranks: int, recompute: float = 1.0, lora: LoraOptions | None = None) -> MemoryNeed:
+def need_of(
+    shape: str, ranks: int, recompute: float = 1.0, lora: LoraOptions | None = None, base_bits: int | None = None
+) -> MemoryNeed:
     config = config_of(shape)
     with torch.device("meta"):
         causal = AutoModelForCausalLM.from_config(config)
+        if base_bits:
+            hold_in_four_bits(causal.base_model.layers)
         if lora:
             add_adapters(causal, lora)
     trained = sum(p.numel() for p in causal.parameters() if p.requires_grad)
     total = sum(p.numel() for p in causal.parameters())
     one_layer = sum(p.numel() for p in causal.base_model.layers[0].parameters())
-    counts = ParameterCounts(trained, total - trained, one_layer, total - config.num_hidden_layers * one_layer)
-    options = ModelOptions(path="", recompute=recompute, lora=lora)
+    outside = total - config.num_hidden_layers * one_layer
+    in_four = [module.numel() for module in causal.modules() if isinstance(module, FourBitWeight)]
+    counts = ParameterCounts(trained, total - trained, one_layer, outside, sum(in_four), max(in_four, default=0))
+    options = ModelOptions(path="", recompute=recompute, lora=lora, base_bits=base_bits)
     return memory_need(config, counts, options, ranks, BFLOAT16, CHUNK_LOGITS)
 
 
@@ -58,8 +66,8 @@ def main() -> None:
         print(f"| `recompute: {recompute:.0f}` | {measured} GB | {computed:.1f} GB |")
     print("\n| model | what is trained | 1 card | 4 cards | 8 cards |\n| --- | --- | ---: | ---: | ---: |")
     for shape in ("3B", "7B", "32B"):
-        for what, lora in (("all weights", None), ("LoRA, rank 32", LORA)):
-            peaks = [need_of(shape, ranks, 1.0, lora).peak(TOKENS) / 1e9 for ranks in (1, 4, 8)]
+        for what, lora, bits in TRAINED:
+            peaks = [need_of(shape, ranks, 1.0, lora, bits).peak(TOKENS) / 1e9 for ranks in (1, 4, 8)]
             print(f"| {shape} | {what} | {' | '.join(f'{peak:.0f} GB' for peak in peaks)} |")
 
 

@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from . import attention
 from .copies import Copies
 from .errors import ConfigError
+from .four_bits import hold_in_four_bits
 from .fused import check_fused, fuse
 from .group import Group
 from .head import LOGIT_OUTPUTS, TargetOutputs, compile_head
@@ -31,6 +32,8 @@ class ModelOptions:
     # False: only scored (a reference). No gradient, no optimizer, weights kept in the precision of computing.
     trainable: bool = True
     lora: LoraOptions | None = None
+    # 4: the linear layers that adapters leave frozen are held in four bits.
+    base_bits: int | None = None
     value_head: bool = False
     # Precision of computing; trained weights, their gradient and Adam's moments are f32. Default bf16 on CUDA.
     precision: str | None = None
@@ -62,6 +65,8 @@ class ModelOptions:
         options = ModelOptions(**{**given, "lora": LoraOptions.parse(lora) if lora else None})
         if options.lora and not options.trainable:
             raise ConfigError("lora and trainable: false exclude each other")
+        if options.base_bits is not None:
+            options.check_base_bits()
         if not 0 <= options.recompute <= 1:
             raise ConfigError(f"recompute is {options.recompute}; a share of the layers from 0 to 1 is needed")
         if options.precision not in (None, *PRECISIONS):
@@ -69,6 +74,15 @@ class ModelOptions:
         if options.decay not in ("all", "matrices"):
             raise ConfigError(f"decay is {options.decay!r}; all or matrices is needed")
         return options
+
+    def check_base_bits(self) -> None:
+        if self.base_bits != 4:
+            raise ConfigError(f"base_bits is {self.base_bits!r}; 4 is implemented")
+        if not self.lora:
+            raise ConfigError("base_bits: 4 needs lora: weights in four bits are not trained")
+        for name in ("offload", "compile"):
+            if getattr(self, name):
+                raise ConfigError(f"base_bits: 4 is not implemented with {name}; leave one of them out")
 
 
 class Scorer(nn.Module):
@@ -183,6 +197,8 @@ def build(options: ModelOptions, group: Group) -> Scorer:
     with torch.device("meta"):
         causal = kind.from_config(config, dtype=torch.float32, attn_implementation=ways, **experts)
         scorer = Scorer(causal, options)
+        if options.base_bits:
+            hold_in_four_bits(decoder(causal).layers)
         if options.lora:
             add_adapters(causal, options.lora)
     if getattr(causal.get_output_embeddings(), "bias", None) is not None:
@@ -304,8 +320,8 @@ def read_config(path: str) -> Any:
         raise ConfigError(f"{path}: no model configuration could be read ({error})") from error
     if getattr(config, "quantization_config", None):
         raise ConfigError(
-            f"{path}: quantization_config: a quantised base is not implemented: its blocks and scales cannot be sharded by "
-            "rows and are no f32 weights to train; open the model in bf16 or f32, with lora to train few weights"
+            f"{path}: quantization_config: weights that their files hold quantised are not implemented; open the model in bf16 or "
+            "f32, with lora to train few weights, and base_bits: 4 to hold the others in four bits"
         )
     if getattr(config, "vision_config", None) is not None and config.model_type != "qwen2_5_vl":
         raise ConfigError(f"{path}: of models that see, qwen2_5_vl is implemented; this is {config.model_type}")

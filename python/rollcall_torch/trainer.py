@@ -14,12 +14,12 @@ from .errors import Abandoned, ConfigError, OutOfMemory, TrainerError
 from .group import Group
 from .head import CHUNK_LOGITS, LOGIT_OUTPUTS
 from .lora import adapters_off
-from .memory import FEWEST_TOKENS, ParameterCounts, memory_need, tokens_that_fit
+from .memory import FEWEST_TOKENS, MemoryNeed, ParameterCounts, memory_need, tokens_that_fit
 from .model import Batch, ModelOptions, after_failure, build, compute_precision, decoder, reshard, unshard
 from .push import Push
 from .rows import Row, check_rows, pack
 from .saving import Saving
-from .weights import merged, named_parameters
+from .weights import four_bit_weights, merged, named_parameters
 
 Arrays = dict[str, np.ndarray]
 Result = TypeVar("Result")
@@ -47,9 +47,13 @@ class Trainer:
         self.adam = Adam(dict(named_parameters(self.scorer)), options.decay, group) if options.trainable else None
         compute = compute_precision(options, group)
         self.way = attention.choose(group.device, compute, options.attention)
-        self.parameters = sum(p.numel() for p in self.scorer.parameters())
         self.trained = sum(p.numel() for p in self.scorer.parameters() if p.requires_grad)
-        self.tokens = options.tokens or self.tokens_by_memory(compute.itemsize)
+        in_four = [weight.numel() for weight in four_bit_weights(self.scorer).values()]
+        self.parameters = sum(p.numel() for p in self.scorer.parameters()) + sum(in_four)
+        self.need = self.memory_need(compute.itemsize, in_four)
+        # A number that was given, or that memory has once not sufficed for, is not chosen again.
+        self.given_tokens = options.tokens
+        self.choose_tokens(self.state_to_come)
         self.passes: dict[int, OpenPass] = {}
         self.pass_count = 0
         self.saving: Saving | None = None
@@ -204,7 +208,7 @@ class Trainer:
             except torch.OutOfMemoryError as error:
                 if self.group.size > 1 or self.tokens <= FEWEST_TOKENS:
                     raise OutOfMemory(self.tokens, error) from error
-            self.tokens = max(FEWEST_TOKENS, self.tokens // 2)
+            self.tokens = self.given_tokens = max(FEWEST_TOKENS, self.tokens // 2)
             after_failure(self.scorer)
             if self.group.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -233,17 +237,36 @@ class Trainer:
             raise TrainerError("rows show images, but this model has no encoder")
         check_rows(rows, self.config.vocab_size, self.config.max_position_embeddings)
 
-    def tokens_by_memory(self, width: int) -> int:
+    # Memory
+
+    def memory_need(self, width: int, in_four: list[int]) -> MemoryNeed:
         chunk = CHUNK_LOGITS[self.group.device.type]
         in_layers = [sum(p.numel() for p in layer.parameters()) for layer in decoder(self.scorer.causal).layers]
+        total = sum(p.numel() for p in self.scorer.parameters())
         counts = ParameterCounts(
             trained=self.trained,
-            frozen=self.parameters - self.trained,
+            frozen=total - self.trained,
             one_layer=max(in_layers),
-            outside_layers=self.parameters - sum(in_layers),
+            outside_layers=total - sum(in_layers),
+            four_bits=sum(in_four),
+            largest=max(in_four, default=0),
         )
-        need = memory_need(self.config, counts, self.options, self.group.size, width, chunk)
-        return tokens_that_fit(need, self.group)
+        return memory_need(self.config, counts, self.options, self.group.size, width, chunk)
+
+    @property
+    def state_to_come(self) -> float:
+        """Bytes of gradient and moments that are not taken yet."""
+        return max(0, self.need.state - self.adam.held_bytes()) if self.adam else 0
+
+    def choose_tokens(self, to_come: float) -> None:
+        """By what is free; `to_come` is what the models of the group will still take of it for their state."""
+        self.tokens = self.given_tokens or tokens_that_fit(self.need, self.group, to_come)
+
+    def rest(self) -> None:
+        """Gives back what only passes need. A pass that is open keeps it."""
+        reshard(self.scorer)
+        if self.scorer.copies and not self.passes:
+            self.scorer.copies.drop()
 
 
 def target_starts(rows: list[Row]) -> np.ndarray:

@@ -15,10 +15,12 @@ from torch.distributed.tensor import DTensor
 
 from .errors import ConfigError
 from .experts import as_stored, expert_place, in_model
+from .four_bits import FourBitWeight
 from .group import Group
 from .lora import LoraLinear
 from .model import Scorer
 
+Weight = nn.Parameter | FourBitWeight
 VALUE_HEAD = "value_head."
 MOST_FILE_BYTES = 5 << 30
 # What a model folder carries along besides weights.
@@ -38,13 +40,26 @@ def is_adapter(name: str) -> bool:
     return ".lora_A." in name or ".lora_B." in name
 
 
-def model_parameters(scorer: Scorer) -> dict[str, nn.Parameter]:
+def model_weights(scorer: Scorer) -> dict[str, Weight]:
     """What a model's own files hold: neither adapter nor value head."""
-    return {
+    parameters = {
         name: parameter
         for name, parameter in named_parameters(scorer)
         if not is_adapter(name) and not name.startswith(VALUE_HEAD)
     }
+    return parameters | four_bit_weights(scorer)
+
+
+def four_bit_weights(scorer: Scorer) -> dict[str, FourBitWeight]:
+    modules = scorer.named_modules()
+    return {name.removeprefix("causal."): module for name, module in modules if isinstance(module, FourBitWeight)}
+
+
+def whole(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
+    """Ranks exchange it in the narrower precision."""
+    if isinstance(weight, FourBitWeight):
+        return weight.dense(dtype)
+    return full(weight.to(dtype) if dtype.itemsize < weight.element_size() else weight).to(dtype)
 
 
 def full(tensor: torch.Tensor) -> torch.Tensor:
@@ -89,7 +104,7 @@ def weight_files(directory: str) -> list[str]:
     return [str(folder / name) for name in names]
 
 
-def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: str, prefix: str = "") -> None:
+def read_into(parameters: dict[str, Weight], files: Iterable[str], where: str, prefix: str = "") -> None:
     """Reads each parameter's shard. A missing, mis-shaped or unknown tensor is refused."""
     left = dict(parameters)
     sees = any(".visual." in name for name in parameters)
@@ -110,7 +125,10 @@ def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: 
                     raise ConfigError(
                         f"{path}: tensor {stored} has shape {tensor.get_shape()}; {list(parameter.shape)} is needed"
                     )
-                copy_rows(parameter, lambda begin, end: tensor[begin:end])
+                if isinstance(parameter, FourBitWeight):
+                    parameter.fill(tensor[:])
+                else:
+                    copy_rows(parameter, lambda begin, end: tensor[begin:end])
     if left:
         raise ConfigError(f"{where}: tensor {next(iter(left))} is missing from its safetensors files")
 
@@ -118,8 +136,8 @@ def read_into(parameters: dict[str, nn.Parameter], files: Iterable[str], where: 
 def read_expert(
     stored: str,
     tensor: Any,
-    parameters: dict[str, nn.Parameter],
-    left: dict[str, nn.Parameter],
+    parameters: dict[str, Weight],
+    left: dict[str, Weight],
     experts_left: dict[str, set[tuple[int, int]]],
 ) -> bool:
     """Reads one expert's matrix into its place in a fused parameter, which is done when none is left."""
@@ -148,14 +166,14 @@ def merged(scorer: Scorer, dtype: torch.dtype) -> Iterator[tuple[str, torch.Tens
         for name, module in scorer.named_modules()
         if isinstance(module, LoraLinear)
     }
-    for name, parameter in model_parameters(scorer).items():
+    for name, weight in model_weights(scorer).items():
         layer = adapted.get(name)
         if layer is None:
-            whole = full(parameter.detach().to(dtype))
+            tensor = whole(weight, dtype)
         else:
             addition = layer.scale * (full(layer.lora_B.weight).float() @ full(layer.lora_A.weight).float())
-            whole = (full(parameter).float() + addition).to(dtype)
-        yield from as_stored(name, whole, scorer.causal.config.model_type)
+            tensor = (whole(weight, torch.float32) + addition).to(dtype)
+        yield from as_stored(name, tensor, scorer.causal.config.model_type)
 
 
 class FolderWriter:

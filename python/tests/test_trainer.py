@@ -183,9 +183,9 @@ def test_what_cannot_be_done_is_refused_in_words(group: Group):
         ModelOptions.parse({"path": golden.path, "colour": "red"})
 
 
-def test_a_quantised_base_is_refused_in_words(group: Group, tmp_path):
+def test_files_that_hold_quantised_weights_are_refused_in_words(group: Group, tmp_path):
     config = json.loads((Path(read_golden("llama").path) / "config.json").read_text())
     quantised = {**config, "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
     (tmp_path / "config.json").write_text(json.dumps(quantised))
-    with pytest.raises(ConfigError, match="quantised base is not implemented.*with lora"):
+    with pytest.raises(ConfigError, match="hold quantised are not implemented.*base_bits: 4"):
         Trainer(ModelOptions(path=str(tmp_path)), group, print)

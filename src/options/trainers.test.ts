@@ -7,6 +7,8 @@ test('a trainer is made by its name, with its own options', () => {
   expect(assembleTrainer({ name: 'torch', options: { ranks: 2, compile: true } }).name).toBe('torch');
   const pushing = { push: ['http://127.0.0.1:8000'], pushBy: 'group', fused: true };
   expect(assembleTrainer({ name: 'torch', options: pushing }).name).toBe('torch');
+  const inFour = { lora: { rank: 8 }, baseBits: 4 };
+  expect(assembleTrainer({ name: 'torch', options: inFour }).name).toBe('torch');
   const rented = { url: 'http://127.0.0.1:8000', model: 'Qwen/Qwen3-8B', server: 'skyrl-jax' };
   expect(assembleTrainer({ name: 'tinker', options: rented }).servers?.name).toBe('tinker');
 });
@@ -21,4 +23,12 @@ test('an unknown trainer, and an option that it does not have, are refused by na
   expect(() => assembleTrainer({ name: 'embedded', options: { lora: { rank: 0, alpha: 1 } } })).toThrow(
     /^trainer\.options\.lora\.rank: /,
   );
+  expect(() => assembleTrainer({ name: 'torch', options: { lora: { rank: 8 }, baseBits: 8 } })).toThrow(
+    /^trainer\.options\.baseBits: .*4/,
+  );
+  expect(() => assembleTrainer({ name: 'torch', options: { baseBits: 4 } })).toThrow('needs lora');
+  for (const other of ['offload', 'compile']) {
+    const options = { lora: { rank: 8 }, baseBits: 4, [other]: true };
+    expect(() => assembleTrainer({ name: 'torch', options })).toThrow(`not implemented with ${other}`);
+  }
 });

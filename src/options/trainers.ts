@@ -53,6 +53,7 @@ const TRAINERS: Readonly<Record<string, ReturnType<typeof named>>> = {
       torchrun: z.array(z.string()).exactOptional(),
       environment: z.record(z.string(), z.string()).exactOptional(),
       lora: lora.exactOptional(),
+      baseBits: z.literal(4).exactOptional(),
       precision: z.enum(['float32', 'bfloat16']).exactOptional(),
       recompute: z.number().min(0).max(1).exactOptional(),
       offload: z.boolean().exactOptional(),

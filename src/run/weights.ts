@@ -68,10 +68,19 @@ export class Weights {
     if (!this.#sleepWhileTraining) return work();
     await this.#server.sleep();
     try {
-      return await work();
+      await this.#rest();
+      const result = await work();
+      await this.#rest();
+      return result;
     } finally {
       await this.#server.wake();
     }
+  }
+
+  /** Models whose device the servers share see what is free now. */
+  async #rest(): Promise<void> {
+    const { trainer, reference, critic } = this.models;
+    for (const model of new Set([trainer, reference, critic])) await model?.rest?.();
   }
 
   /** The weights after a step's update, as a new version on every server. */

@@ -38,6 +38,8 @@ export interface TorchOptions {
     readonly targets?: readonly string[];
     readonly seed?: number;
   };
+  /** 4: the linear layers that adapters leave frozen are held in four bits (NF4, as in QLoRA); needs `lora`. */
+  readonly baseBits?: 4;
   /** Precision of computing; default bf16 on CUDA, f32 on the CPU. Trained weights are f32. */
   readonly precision?: 'float32' | 'bfloat16';
   /** Share of the layers whose activations are computed again in the backward; default 1. */
@@ -86,6 +88,7 @@ const RETRY_MS = 1000;
 export function torch(given: TorchOptions = {}): TrainerFactory {
   const options = withToken(given);
   if (options.send === 'adapter' && !options.lora) throw new ConfigError('send is adapter, which needs lora');
+  if (options.baseBits !== undefined) checkBaseBits(options);
   if (options.push && options.send === 'adapter')
     throw new ConfigError('push sends whole weights; leave out send: adapter');
   if (options.pushBy && !options.push)
@@ -138,6 +141,12 @@ export function torch(given: TorchOptions = {}): TrainerFactory {
   };
 }
 
+function checkBaseBits({ lora, offload, compile }: TorchOptions): void {
+  if (!lora) throw new ConfigError('baseBits is 4, which needs lora: weights in four bits stay as they are');
+  if (offload) throw new ConfigError('baseBits is 4, which is not implemented with offload; leave one out');
+  if (compile) throw new ConfigError('baseBits is 4, which is not implemented with compile; leave one out');
+}
+
 /** By the environment a token is in no file and no list of processes. */
 function withToken(options: TorchOptions): TorchOptions {
   const token = options.token ?? process.env['ROLLCALL_TORCH_TOKEN'];
@@ -153,12 +162,14 @@ function nameFor(role: string, open: ReadonlyMap<string, string>): string {
 }
 
 function openOptions(options: TorchOptions, role: string, path: string, valueHead: boolean) {
-  const { lora, precision, recompute, offload, compile, fused, attention, decay, tokensPerRank } = options;
+  const { lora, baseBits, precision, recompute, offload, compile, fused, attention, decay, tokensPerRank } =
+    options;
   return {
     path,
     trainable: role !== 'reference',
     value_head: valueHead,
     ...(lora && role === 'policy' ? { lora: { alpha: lora.rank, ...lora } } : {}),
+    ...(baseBits === undefined || role !== 'policy' ? {} : { base_bits: baseBits }),
     ...(precision === undefined ? {} : { precision }),
     ...(recompute === undefined ? {} : { recompute }),
     ...(offload === undefined ? {} : { offload }),

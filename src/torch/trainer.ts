@@ -183,6 +183,11 @@ export class TorchTrainer implements Trainer {
     this.#model.journal.loaded(path);
   }
 
+  /** The next pass chooses anew how many tokens are computed at once. */
+  async rest(): Promise<void> {
+    await this.#group.call((connection) => connection.call('rest', { model: this.#name }));
+  }
+
   async close(): Promise<void> {
     await this.#group.close(this.#name);
     for (const path of this.#written.splice(0)) await rm(path, { recursive: true, force: true });

@@ -84,6 +84,8 @@ export interface Trainer {
    */
   startSave?(directory: string): Promise<{ readonly written: Promise<boolean> }>;
   load(directory: string): Promise<void>;
+  /** Gives back memory that only passes need: whoever shares the device takes it now, or has given up some of its own. */
+  rest?(): Promise<void>;
   /** Beside a step's own metrics: what the trainer has to tell, such as what a service was asked for. */
   metrics?(): Readonly<Record<string, number>>;
   /** May be called twice. */
