@@ -1,6 +1,6 @@
 import type { Metrics } from '../types.ts';
+import type { Algorithm } from './algorithm.ts';
 import { LOG_RATIO_LIMIT } from './losses/ratio.ts';
-import type { ActorInput } from './update-actor.ts';
 
 /** Sums over all tokens of all updates, from which the metrics are made. */
 export function createTally() {
@@ -27,7 +27,16 @@ export function createTally() {
 
 export type Tally = ReturnType<typeof createTally>;
 
-export function actorMetrics(tally: Tally, input: ActorInput, learningRate: number): Metrics {
+/** What was updated: decides which metrics there are. */
+interface Updated {
+  readonly algorithm: Algorithm;
+  readonly klCoefficient: number;
+  readonly measureEntropy: boolean;
+  /** The value head sits on the policy. */
+  readonly values?: unknown;
+}
+
+export function actorMetrics(tally: Tally, input: Updated, learningRate: number): Metrics {
   const { algorithm } = input;
   const updates = Math.max(tally.updates, 1);
   const share = (sum: number, of: number) => (of > 0 ? sum / of : 0);
