@@ -1,12 +1,15 @@
 """Speed and memory of updates on this machine: `python -m rollcall_torch.bench --model DIR --tokens 16384 [--fused]`.
 
 Groups of attempts with a shared prompt are made from random ids. `--shape 1.5B` takes random weights instead of a model's.
+`--lora-rank 32` trains adapters alone, `--base-bits 4` beside it holds what is frozen in four bits.
 `--profile` adds a table of the time by kind of kernel. The last line is JSON. Utilisation counts
-6 · parameters · computed tokens over the time of forward, backward and step; recomputation is not counted.
+6 · trained parameters · computed tokens, and 4 of frozen ones, which need no gradient, over the time of forward, backward
+and step; recomputation is not counted.
 """
 
 import argparse
 import atexit
+import gc
 import json
 import shutil
 import tempfile
@@ -42,6 +45,8 @@ def main() -> None:
     parser.add_argument("--recompute", type=float, default=1.0)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--lora-rank", type=int, help="adapters of this rank on every linear layer of the decoder")
+    parser.add_argument("--base-bits", type=int, choices=(4,), help="of what adapters leave frozen")
     parser.add_argument("--profile", action="store_true", help="one more step, and where its time went")
     parser.add_argument("--attention")
     parser.add_argument("--chunk", type=int, help="logits that exist at once, as a power of two")
@@ -59,6 +64,8 @@ def main() -> None:
         "compile": options.compile,
         "fused": options.fused,
         "attention": options.attention,
+        "lora": {"rank": options.lora_rank, "alpha": options.lora_rank} if options.lora_rank else None,
+        "base_bits": options.base_bits,
     }
     trainer = Trainer(ModelOptions.parse({**given, "tokens": 2 * options.tokens}), group, print)
     random = np.random.default_rng(1)
@@ -71,6 +78,7 @@ def main() -> None:
         print(json.dumps(seconds[-1]), flush=True)
     if options.profile:
         print(table(profiled(lambda: take_step(trainer, batches, []), group.device)), flush=True)
+    multiplied = 6 * trainer.trained + 4 * (trainer.parameters - trainer.trained)
     timed = seconds[1:]
     whole = float(np.median([sum(parts.values()) for parts in timed]))
     on_cuda = group.device.type == "cuda"
@@ -86,11 +94,14 @@ def main() -> None:
                 "gradientNorm": said[len(batches)],
                 "compile": options.compile,
                 "recompute": options.recompute,
+                "loraRank": options.lora_rank,
+                "baseBits": options.base_bits,
                 "parameters": trainer.parameters,
+                "trained": trainer.trained,
                 "tokensPerMicroBatch": computed // len(batches),
                 "secondsPerStep": round(whole, 4),
                 "tokensPerSecond": round(computed / whole),
-                "utilisation": round(6 * trainer.parameters * computed / whole / (1e12 * options.peak_teraflops), 4),
+                "utilisation": round(multiplied * computed / whole / (1e12 * options.peak_teraflops), 4),
                 "peakGB": round(torch.cuda.max_memory_allocated() / 1e9, 2) if on_cuda else None,
                 "parts": {name: round(float(np.median([parts[name] for parts in timed])), 4) for name in timed[0]},
             }
@@ -106,6 +117,9 @@ def random_model(shape: str, device: torch.device) -> str:
     torch.manual_seed(1)
     with torch.device(device):
         AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.bfloat16).save_pretrained(folder)
+    gc.collect()
+    if device.type == "cuda":  # the peak is the trainer's
+        torch.cuda.reset_peak_memory_stats()
     return folder
 
 
