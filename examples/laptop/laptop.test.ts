@@ -1,14 +1,16 @@
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { sft, train } from 'rollcall';
+import { rollout, sft, train } from 'rollcall';
 import { createRandom } from 'rollcall/datasets';
+import { byteModel, scriptedEngine } from 'rollcall/testing';
 import { expect, test } from 'vitest';
 import { tinyModel } from '../../test/tiny-model.ts';
 import { withOtherNumbers } from './other-numbers.ts';
 import { type Problem, problemOf, problems, shortProblems, variedProblems } from './problems.ts';
 import { sftOptions, trainOptions } from './recipe.ts';
-import { answerOf } from './solver.ts';
+import { answerOf, CHAT, caller, correctCall } from './solver.ts';
+import { TEMPLATE } from './template.ts';
 
 const ROW = {
   Body: 'Each pack of dvds costs 76 dollars. If there is a discount of 25 dollars on each pack',
@@ -108,4 +110,29 @@ test('both stages run on a tiny model', async () => {
   for await (const { step, groups } of train({ ...options, tasksPerStep: 2, attemptsPerTask: 2 })) {
     if (step === 1) expect(groups.flatMap(({ attempts }) => attempts)).toHaveLength(4);
   }
+});
+
+test('an attempt of training ends with its call, and is right if the result is', async () => {
+  const { tokenizer, format } = byteModel({ ...CHAT, template: TEMPLATE });
+  const rewardOf = async (reply: string) => {
+    const [group] = await rollout<Problem>({
+      tasks: [{ index: 0, task: problemOf(ROW) }],
+      attempts: 1,
+      step: 1,
+      agent: caller(),
+      server: scriptedEngine({ tokenizer, reply: () => reply }),
+      format,
+      rewards: [correctCall],
+      limits: { turns: 3, contextTokens: 2048 },
+      seed: 1,
+      failures: { retries: 0, tolerateShare: 1 },
+    });
+    const { trajectory, reward } = group!.attempts[0]!;
+    expect(trajectory.turns).toHaveLength(1);
+    return reward;
+  };
+  expect(await rewardOf('calculator(expression="76 - 25")')).toBe(1);
+  expect(await rewardOf('calculator(expression="76 + 25")')).toBe(0);
+  expect(await rewardOf('calculator(expression="76 -")')).toBe(0);
+  expect(await rewardOf('The answer is 51.')).toBe(0);
 });

@@ -21,8 +21,18 @@ interface SvampRow {
   readonly Answer: number;
 }
 
-/** Every tenth problem three times over is for the test: 700 to train on, 300 that are only measured. */
+/** 700 to train on, of which 100 are for tuning a recipe and left out meanwhile, and 300 that are only measured. */
 const isTest = (index: number) => index % 10 < 3;
+const isTuning = (index: number) => index % 10 === 9;
+
+/** `fit`: training without the tuning problems. */
+export type Split = 'train' | 'fit' | 'tuning' | 'test';
+const BELONGS: Readonly<Record<Split, (index: number) => boolean>> = {
+  train: (index) => !isTest(index),
+  fit: (index) => !isTest(index) && !isTuning(index),
+  tuning: isTuning,
+  test: isTest,
+};
 
 export function problemOf({ Body, Question, Equation, Answer }: SvampRow): Problem {
   const body = Body.trim();
@@ -38,12 +48,12 @@ export function problemOf({ Body, Question, Equation, Answer }: SvampRow): Probl
 }
 
 /** The problems of a split, from the file SVAMP.json. */
-export function problems(split: 'train' | 'test'): Dataset<Problem> {
+export function problems(split: Split): Dataset<Problem> {
   const { rows, name } = readSplit(split);
   return arrayDataset(rows, name);
 }
 
-function readSplit(split: 'train' | 'test'): { readonly rows: readonly Problem[]; readonly name: string } {
+function readSplit(split: Split): { readonly rows: readonly Problem[]; readonly name: string } {
   const file = process.env.SVAMP ?? 'data/SVAMP.json';
   let text: string;
   try {
@@ -54,13 +64,13 @@ function readSplit(split: 'train' | 'test'): { readonly rows: readonly Problem[]
     );
   }
   const rows = JSON.parse(text) as readonly SvampRow[];
-  const chosen = rows.filter((_, index) => isTest(index) === (split === 'test'));
+  const chosen = rows.filter((_, index) => BELONGS[split](index));
   return { rows: chosen.map(problemOf), name: `SVAMP ${split}` };
 }
 
 /** The problems of training as they are, and `times - 1` times over with other numbers. */
-export function variedProblems({ times = 8, seed = 1 } = {}): Dataset<Problem> {
-  const { rows, name } = readSplit('train');
+export function variedProblems({ times = 8, seed = 1, split = 'train' as Split } = {}): Dataset<Problem> {
+  const { rows, name } = readSplit(split);
   const repeated = Array.from({ length: times }, () => rows).flat();
   return arrayDataset(repeated, `${name} with other numbers`).map((problem, index) =>
     index < rows.length

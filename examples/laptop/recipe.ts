@@ -2,8 +2,8 @@
 import { embedded, type TrainOptions } from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
 import type { SftOptions } from 'rollcall/options';
-import { type Problem, problems, variedProblems } from './problems.ts';
-import { CHAT, correct, demonstrations, LIMITS, solver } from './solver.ts';
+import { type Problem, problems, type Split, variedProblems } from './problems.ts';
+import { CHAT, caller, correctCall, demonstrations, LIMITS } from './solver.ts';
 
 export const engine = embedded({
   lora: { rank: 16, alpha: 32 },
@@ -11,48 +11,75 @@ export const engine = embedded({
   cacheMegabytes: 200,
 });
 
-const DEMONSTRATIONS = 300;
+/** What the figures depend on; docs/laptop.md says how it was chosen. */
+export const RECIPE = {
+  demonstrations: 200,
+  /** Each demonstration is imitated so often. */
+  times: 1,
+  imitationRate: 5e-4,
+  /** Of a step of GRPO. */
+  tasks: 8,
+  attempts: 16,
+  temperature: 1,
+  rate: 2e-4,
+};
+export type Recipe = typeof RECIPE;
+
 const PER_STEP = 16;
 /** A task with its attempts, whose common beginning is computed once. A token's activations take a megabyte. */
 const TOKENS_AT_ONCE = 512;
 
-/** Each demonstration is imitated `times` over. */
 export async function sftOptions(
   where: Pick<SftOptions, 'model' | 'runDir'>,
-  { seed = 1, times = 2 } = {},
+  {
+    seed = 1,
+    split = 'train' as Split,
+    demonstrations: count = RECIPE.demonstrations,
+    times = RECIPE.times,
+    imitationRate = RECIPE.imitationRate,
+  } = {},
 ): Promise<SftOptions> {
   return {
     ...where,
     seed,
-    demonstrations: await demonstrations(problems('train'), DEMONSTRATIONS),
+    demonstrations: await demonstrations(problems(split), count),
     demonstrationsPerStep: PER_STEP,
-    steps: Math.round((times * DEMONSTRATIONS) / PER_STEP),
+    steps: Math.round((times * count) / PER_STEP),
     trainer: engine.trainer,
     chat: CHAT,
-    optimizer: { learningRate: 5e-4, warmupSteps: 3, tokensPerMicroBatch: TOKENS_AT_ONCE },
+    optimizer: { learningRate: imitationRate, warmupSteps: 3, tokensPerMicroBatch: TOKENS_AT_ONCE },
     checkpoints: { every: 20 },
   };
 }
 
 export function trainOptions(
   where: Pick<TrainOptions<Problem>, 'model' | 'runDir'>,
-  { seed = 1, steps = 40 } = {},
+  {
+    seed = 1,
+    steps = 40,
+    split = 'train' as Split,
+    tasks = RECIPE.tasks,
+    attempts = RECIPE.attempts,
+    temperature = RECIPE.temperature,
+    rate = RECIPE.rate,
+  } = {},
 ): TrainOptions<Problem> {
   return {
     ...where,
     ...engine,
     seed,
     steps,
-    tasks: variedProblems({ seed }),
-    agent: solver(),
+    tasks: variedProblems({ seed, split }),
+    agent: caller(),
     chat: CHAT,
-    rewards: [correct],
+    rewards: [correctCall],
     algorithm: grpo({ clip: [0.2, 0.28] }),
-    tasksPerStep: 16,
-    attemptsPerTask: 8,
+    tasksPerStep: tasks,
+    attemptsPerTask: attempts,
+    sampling: { temperature },
     concurrency: 128,
-    limits: LIMITS,
-    optimizer: { learningRate: 3e-4, weightDecay: 0, tokensPerMicroBatch: TOKENS_AT_ONCE },
+    limits: { ...LIMITS, tokensPerReply: 32 },
+    optimizer: { learningRate: rate, weightDecay: 0, tokensPerMicroBatch: TOKENS_AT_ONCE },
     checkpoints: { every: 5, keep: 2 },
   };
 }

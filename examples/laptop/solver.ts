@@ -1,5 +1,6 @@
 /** The agent, its tool, its reward and what it is shown before it is rewarded. */
 import { type Agent, arrayDataset, type Dataset, reward, toolLoop } from 'rollcall';
+import type { Stop } from 'rollcall/agents';
 import type { DemonstrationRow } from 'rollcall/options';
 import { calculatorTool } from 'rollcall/tools';
 import type { Problem } from './problems.ts';
@@ -17,6 +18,19 @@ export function solver(tools = [calculator]): Agent<Problem> {
   return toolLoop<Problem>({ system: SYSTEM, prompt: ({ question }) => question, tools });
 }
 
+/** Also when a call could not be run. */
+const afterTools: Stop<Problem> = { name: 'after tools', isMet: ({ runs }) => runs !== undefined };
+
+/** For training: an attempt ends with its first call, which decides. What is said of the result is known by then. */
+export function caller(): Agent<Problem> {
+  return toolLoop<Problem>({
+    system: SYSTEM,
+    prompt: ({ question }) => question,
+    tools: [calculator],
+    stopWhen: [afterTools],
+  });
+}
+
 /** The number in "The answer is N." */
 export function answerOf(text: string): number | undefined {
   const found = /answer is:?\s*\$?(-?\d[\d,]*(?:\.\d+)?)/i.exec(text)?.[1];
@@ -24,9 +38,18 @@ export function answerOf(text: string): number | undefined {
 }
 
 export const correct = reward<Problem>('correct', ({ task, trajectory }) => {
-  const answer = answerOf(trajectory.text);
-  return answer !== undefined && Math.abs(answer - task.answer) <= 0.01 ? 1 : 0;
+  return isRight(answerOf(trajectory.text), task);
 });
+
+/** For `caller`: whether the calculator's last result is the answer. */
+export const correctCall = reward<Problem>('correct call', ({ task, trajectory }) => {
+  const run = trajectory.turns.at(-1)?.toolRuns.at(-1);
+  return isRight(run && !run.problem ? Number(run.result) : undefined, task);
+});
+
+function isRight(answer: number | undefined, task: Problem): number {
+  return answer !== undefined && Math.abs(answer - task.answer) <= 0.01 ? 1 : 0;
+}
 
 /** A few hundred dialogues in which the problem's own equation is asked. */
 export async function demonstrations(
