@@ -1,5 +1,13 @@
 /** The two stages of the recipe and how a model is measured, as functions of where it runs. */
-import { type Agent, type Dataset, evaluate, loadChatFormat, sft, type TrainOptions } from 'rollcall';
+import {
+  type Agent,
+  type Dataset,
+  evaluate,
+  type Limits,
+  loadChatFormat,
+  sft,
+  type TrainOptions,
+} from 'rollcall';
 import { grpo } from 'rollcall/algorithms';
 import type { InferenceServer, TrainerFactory } from 'rollcall/ports';
 import { oneStepOff } from 'rollcall/scheduling';
@@ -8,6 +16,7 @@ import { type Problem, problems } from './problems.ts';
 import {
   correct,
   countCalls,
+  equationWriter,
   fromCall,
   isFromCall,
   isRight,
@@ -16,7 +25,10 @@ import {
   validCalls,
 } from './solver.ts';
 
-export const LIMITS = { turns: 10, tokensPerReply: 256, tokensPerTrajectory: 700, contextTokens: 1536 };
+export const LIMITS = { turns: 10, tokensPerReply: 256, tokensPerTrajectory: 800, contextTokens: 1536 };
+
+/** Of a solution in words. */
+const WRITTEN = { turns: 1, tokensPerReply: 400, contextTokens: 1536 };
 
 /** Held out of the training problems, for the curve; the test set is only measured. */
 const HELD_OUT = 200;
@@ -72,7 +84,7 @@ export async function solutionsInWords(
 ): Promise<Map<string, string>> {
   const all = await problems('train');
   const tasks = all.take(Math.min(count, all.length));
-  const groups = await attempt(model, server, tasks, solver([]));
+  const groups = await attempt(model, server, tasks, equationWriter, WRITTEN);
   const tried = groups.flatMap(({ attempts }) => attempts.map(({ trajectory }) => trajectory));
   const useful = tried.filter(({ task, text }) => ownDemonstration(task, text) !== undefined);
   return new Map(useful.map(({ task, text }) => [task.question, text]));
@@ -169,6 +181,7 @@ async function attempt(
   server: Pick<InferenceServer, 'generate'>,
   tasks: Dataset<Problem>,
   agent: Agent<Problem>,
+  limits: Partial<Limits> = LIMITS,
 ) {
   const { groups } = await evaluate<Problem>({
     name: 'test',
@@ -177,7 +190,7 @@ async function attempt(
     server,
     format: await loadChatFormat(model),
     rewards: [correct],
-    limits: LIMITS,
+    limits,
     sampling: { temperature: 0 },
     concurrency: 1024,
     step: 0,

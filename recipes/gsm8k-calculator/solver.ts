@@ -11,6 +11,11 @@ export const SYSTEM =
 const IN_WORDS =
   'You solve grade-school maths problems step by step. End with "The answer is N.", where N is a number.';
 
+/** For solutions that become demonstrations: equations that the calculator can read, and few words around them. */
+const IN_EQUATIONS =
+  'You solve grade-school maths problems step by step, in short plain sentences without LaTeX and without lists. ' +
+  'Write each calculation with numbers alone, as in 48 / 2 = 24. End with "The answer is N.", where N is a number.';
+
 export const calculator = calculatorTool();
 
 /** Looks the same to the model, but every result is 0: shows how much the answers rely on the tool. */
@@ -25,6 +30,13 @@ export function solver(tools: readonly Tool[] = [calculator]): Agent<Problem> {
   const system = tools.length > 0 ? SYSTEM : IN_WORDS;
   return toolLoop<Problem>({ system, prompt: ({ question }) => question, tools });
 }
+
+/** Solves a problem without a tool, in equations that can become calls. */
+export const equationWriter: Agent<Problem> = toolLoop<Problem>({
+  system: IN_EQUATIONS,
+  prompt: ({ question }) => question,
+  tools: [],
+});
 
 /** The number in "The answer is N.", or the last number where the sentence is missing. */
 export function answerOf(text: string): number | undefined {
