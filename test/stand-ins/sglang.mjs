@@ -1,7 +1,7 @@
 /** Stands in for SGLang: its endpoints, names and refusals, with a toy model. `node sglang.mjs '{"tokenMs":5}'` */
 import { createHash } from 'node:crypto';
 import { checkFields, EMPTY, listen, Refusal, sleep, spans } from './http.mjs';
-import { sample, score, tokenize } from './toy-model.mjs';
+import { bytes, firstTable, readTable, sample, score, tokenize } from './toy-model.mjs';
 
 const settings = {
   tokenMs: 0,
@@ -15,6 +15,8 @@ const settings = {
   contextLength: 4096,
   /** Before 0.5.19 replies say their last version alone. */
   saysSpans: true,
+  /** A token is a byte, and weights are a table that a folder holds. */
+  table: false,
   ...JSON.parse(process.argv[2] ?? '{}'),
 };
 
@@ -68,6 +70,7 @@ const GENERATE_OPTIONAL = [
 ];
 
 let weights = 'base';
+let table = settings.table ? firstTable() : undefined;
 let version = 'default';
 let paused = false;
 let asleep = false;
@@ -108,7 +111,7 @@ async function generate(body, _request, response) {
         finish = { type: 'abort', message: 'Abort in decode', status_code: null, err_type: null };
         break;
       }
-      const by = body.lora_path === undefined ? weights : adapters.get(body.lora_path);
+      const by = body.lora_path === undefined ? (table ?? weights) : adapters.get(body.lora_path);
       const next = sample(by, [...body.input_ids, ...flight.ids], kind, settings.logprobs);
       flight.ids.push(next.id);
       flight.logprobs.push(next.logprob);
@@ -143,7 +146,7 @@ function reply(body, { rid, ids, logprobs, versions }, finish, from) {
       output_token_logprobs: settings.dropLogprob ? out.slice(1) : out,
       ...(body.logprob_start_len === 0
         ? {
-            input_token_logprobs: score(weights, body.input_ids).map((value, at) => [
+            input_token_logprobs: score(table ?? weights, body.input_ids).map((value, at) => [
               value,
               body.input_ids[at],
               null,
@@ -166,6 +169,7 @@ const serverInfo = () => ({
   context_length: settings.contextLength,
   enable_lora: true,
   enable_memory_saver: true,
+  enable_deterministic_inference: settings.table,
   incremental_streaming_output: settings.incremental,
   version: '0.5.23',
 });
@@ -187,7 +191,8 @@ listen({
   },
   'POST /tokenize': (body) => {
     checkFields('TokenizeRequest', body, ['prompt'], ['model', 'add_special_tokens']);
-    const tokens = tokenize(settings.splitsOtherwise ? `${body.prompt}.` : body.prompt);
+    const split = settings.table ? bytes : tokenize;
+    const tokens = split(settings.splitsOtherwise ? `${body.prompt}.` : body.prompt);
     return { tokens, count: tokens.length, max_model_len: settings.contextLength };
   },
   'POST /abort_request': (body) => {
@@ -218,6 +223,7 @@ listen({
     );
     if (body.model_path.includes('missing')) return { success: false, message: 'no such folder' };
     if (!settings.ignoreUpdates) weights = body.model_path;
+    if (settings.table) table = readTable(body.model_path);
     version = body.weight_version ?? version;
     return { success: true, message: 'Succeeded to update model weights.', num_paused_requests: 0 };
   },

@@ -1,5 +1,12 @@
-/** A model of one number: logits of the next token by a hash of the token before it and the weights. */
-export const VOCABULARY = 97;
+/**
+ * Logits of the next token by the token before it: `weights` is text, of which they are a hash, or a table of them, row by
+ * row, with a token per byte and eight more.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const VOCABULARY = 97;
+const BYTES = 256 + 8;
 
 function hash(...values) {
   let state = 2166136261;
@@ -21,8 +28,17 @@ function logSoftmax(logits) {
   return logits.map((logit) => logit - total);
 }
 
-const logitsAfter = (weights, previous) =>
-  Array.from({ length: VOCABULARY }, (_, token) => 6 * hash(weights, previous, token));
+function logitsAfter(weights, previous) {
+  if (typeof weights !== 'string') return weights.slice(previous * BYTES, (previous + 1) * BYTES);
+  return Array.from({ length: VOCABULARY }, (_, token) => 6 * hash(weights, previous, token));
+}
+
+/** What a table is before any was loaded. */
+export const firstTable = () => Array.from({ length: BYTES * BYTES }, (_, at) => 6 * hash(at));
+
+/** The table that a trainer of `rollcall/testing` saved in a folder. */
+export const readTable = (folder) =>
+  JSON.parse(readFileSync(join(folder, 'tabular.json'), 'utf8')).parameters;
 
 /** Log-probs of each token of a prompt but the first, at temperature 1. */
 export function score(weights, ids) {
@@ -39,7 +55,7 @@ export function sample(weights, ids, { temperature, topK, seed, repetition }, ki
   const allowed = warm
     .map((_, token) => token)
     .sort((a, b) => warm[b] - warm[a])
-    .slice(0, temperature === 0 ? 1 : topK > 0 ? topK : VOCABULARY);
+    .slice(0, temperature === 0 ? 1 : topK > 0 ? topK : warm.length);
   const mass = allowed.reduce((sum, token) => sum + Math.exp(warm[token]), 0);
   let left = hash('draw', seed, ids.length) * mass;
   const id =
@@ -51,4 +67,5 @@ export function sample(weights, ids, { temperature, topK, seed, repetition }, ki
   return { id, logprob };
 }
 
+export const bytes = (text) => [...Buffer.from(text)];
 export const tokenize = (text) => Array.from(text, (character) => character.charCodeAt(0) % VOCABULARY);
