@@ -21,7 +21,7 @@ export const RECIPE = {
   tasks: 8,
   attempts: 16,
   temperature: 1,
-  rate: 2e-4,
+  rate: 1.5e-4,
 };
 export type Recipe = typeof RECIPE;
 
