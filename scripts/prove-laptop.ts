@@ -62,7 +62,10 @@ if (unknown !== undefined) throw new Error(`--arms has ${unknown}; it takes some
 process.env.SVAMP = flags.svamp;
 const seed = Number(flags.seed);
 const recipe = Object.fromEntries(
-  Object.keys(RECIPE).map((name) => [name, Number(flags[name as keyof Recipe])]),
+  Object.entries(RECIPE).map(([name, value]) => {
+    const given = flags[name as keyof Recipe];
+    return [name, typeof value === 'number' ? Number(given) : given];
+  }),
 ) as Recipe;
 const split = flags.tuning ? 'fit' : 'train';
 const shuffledMinutes = Number(flags.shuffled || flags.minutes);

@@ -1,6 +1,6 @@
 /** The two stages as options: imitation of demonstrations, then GRPO, both of low-rank adapters on a frozen model. */
 import { embedded, type TrainOptions } from 'rollcall';
-import { grpo } from 'rollcall/algorithms';
+import { grpo, reinforcePlusPlus } from 'rollcall/algorithms';
 import type { SftOptions } from 'rollcall/options';
 import { type Problem, problems, type Split, variedProblems } from './problems.ts';
 import { CHAT, caller, correctCall, demonstrations, LIMITS } from './solver.ts';
@@ -22,6 +22,8 @@ export const RECIPE = {
   attempts: 16,
   temperature: 1,
   rate: 1.5e-4,
+  /** An attempt is held against its group (GRPO), or against the whole batch (REINFORCE++): then groups that are wrong throughout count, too. */
+  baseline: 'group' as 'group' | 'batch',
 };
 export type Recipe = typeof RECIPE;
 
@@ -62,6 +64,7 @@ export function trainOptions(
     attempts = RECIPE.attempts,
     temperature = RECIPE.temperature,
     rate = RECIPE.rate,
+    baseline = RECIPE.baseline,
   } = {},
 ): TrainOptions<Problem> {
   return {
@@ -73,7 +76,7 @@ export function trainOptions(
     agent: caller(),
     chat: CHAT,
     rewards: [correctCall],
-    algorithm: grpo({ clip: [0.2, 0.28] }),
+    algorithm: (baseline === 'group' ? grpo : reinforcePlusPlus)({ clip: [0.2, 0.28] }),
     tasksPerStep: tasks,
     attemptsPerTask: attempts,
     sampling: { temperature },
