@@ -35,12 +35,12 @@ const flags = readFlags(
     /** The control: the model as it is learns to solve the problems in words. */
     'without-tool': false,
     /** 0: all that can be made. */
-    demonstrations: '0',
+    demonstrations: '3584',
     /**
      * The model first solves so many training problems in words, and where it is right its own equations become the
      * demonstration's calls: GSM8K's own solutions are terse, and so is a model that imitates them alone.
      */
-    'own-words': '0',
+    'own-words': '3584',
     /** Test problems; 0: all 1,319. */
     test: '0',
     'skip-before': false,
@@ -61,7 +61,7 @@ const flags = readFlags(
     /** `cpu` tries everything out without a GPU, with a small model and `--engine rollcall`. */
     device: '',
   },
-  { steps: '2', 'tasks-per-step': '4', demonstrations: '64', test: '16' },
+  { steps: '2', 'tasks-per-step': '4', demonstrations: '64', 'own-words': '0', test: '16' },
 );
 const began = performance.now();
 const say = (line: string) => console.error(`${((performance.now() - began) / 1000).toFixed(1)} s  ${line}`);

@@ -8,7 +8,7 @@
 # VLLM          how vLLM is called (`vllm`; `python3 -m vllm.entrypoints.cli.main` where it is only on the path)
 # PYTHON        Python with torch and transformers, for the bench of the update
 # TRL_PYTHON    Python with trl, accelerate, datasets and vllm; without it TRL's side is left out
-# FLAGS         more for `prove gsm8k-calculator`, such as `--own-words 4096 --learning-rate 5e-6`
+# FLAGS         more for `prove gsm8k-calculator`, such as `--own-words 0 --learning-rate 5e-6`
 # SEED_MINUTES  of a seed until GRPO ends and is measured (17)
 # STAGES        some of: seed-1 profile ours open trl control seed-2
 # TOY=1         everything in minutes on a CPU with a small MODEL: `rollcall serve` instead of vLLM, a few problems
