@@ -44,7 +44,7 @@ const clip = (low: number, high: number) => [
   `${actor}.clip_ratio_high=${high}`,
 ];
 
-/** Each algorithm as a program writes it, and as verl's keys say it; verl has no step-level GRPO. */
+/** Each algorithm as a program writes it, and as verl's keys say it; verl has no step-level GRPO and no MaxRL. */
 interface Known {
   value: Algorithm;
   ours?: readonly string[];
@@ -86,6 +86,7 @@ const FAMILY: Record<string, Known> = {
     verl: ['algorithm.adv_estimator=gpg', `${actor}.policy_loss.loss_mode=gpg`],
   },
   opo: { value: algorithms.opo(), verl: ['algorithm.adv_estimator=opo'] },
+  'max-rl': { value: algorithms.maxRl(), verl: 'not in verl' },
   'pass@k': { value: algorithms.passAtK(), verl: ['algorithm.adv_estimator=grpo_passk'] },
   gdpo: {
     value: algorithms.gdpo({ weights: { 'score/format': 1, 'score/exact': 0.25 } }),

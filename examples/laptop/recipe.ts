@@ -1,6 +1,6 @@
 /** The two stages as options: imitation of demonstrations, then GRPO, both of low-rank adapters on a frozen model. */
 import { embedded, type TrainOptions } from 'rollcall';
-import { grpo, reinforcePlusPlus } from 'rollcall/algorithms';
+import { grpo, maxRl, reinforcePlusPlus } from 'rollcall/algorithms';
 import type { SftOptions } from 'rollcall/options';
 import { type Problem, problems, type Split, variedProblems } from './problems.ts';
 import { CHAT, caller, correctCall, demonstrations, LIMITS } from './solver.ts';
@@ -23,7 +23,7 @@ export const RECIPE = {
   temperature: 1,
   rate: 1.5e-4,
   /** An attempt is held against its group (GRPO), or against the whole batch (REINFORCE++): then groups that are wrong throughout count, too. */
-  baseline: 'group' as 'group' | 'batch',
+  baseline: 'group' as 'group' | 'batch' | 'success',
 };
 export type Recipe = typeof RECIPE;
 
@@ -76,7 +76,9 @@ export function trainOptions(
     agent: caller(),
     chat: CHAT,
     rewards: [correctCall],
-    algorithm: (baseline === 'group' ? grpo : reinforcePlusPlus)({ clip: [0.2, 0.28] }),
+    algorithm: (baseline === 'group' ? grpo : baseline === 'batch' ? reinforcePlusPlus : maxRl)({
+      clip: [0.2, 0.28],
+    }),
     tasksPerStep: tasks,
     attemptsPerTask: attempts,
     sampling: { temperature },

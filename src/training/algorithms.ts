@@ -12,6 +12,7 @@ export * from './algorithms/gpg.ts';
 export * from './algorithms/grpo.ts';
 export * from './algorithms/gspo.ts';
 export * from './algorithms/kl-cov.ts';
+export * from './algorithms/max-rl.ts';
 export * from './algorithms/opo.ts';
 export * from './algorithms/optimal-token-baseline.ts';
 export * from './algorithms/pass-at-k.ts';

@@ -85,6 +85,7 @@ describe('every algorithm learns the tabular task', () => {
     remax: algorithms.remax(),
     gpg: algorithms.gpg(),
     opo: algorithms.opo(),
+    maxRl: algorithms.maxRl(),
     'pass@k': algorithms.passAtK(),
     gdpo: gdpo({ weights: { right: 1, short: 0.1 } }),
     'optimal token baseline': algorithms.optimalTokenBaseline(),

@@ -51,8 +51,30 @@ test('pass@k pushes the best by its lead; OPO weighs by length; GPG scales by th
   close(firsts(group(1, 0, 0, 0), { kind: 'gpg', norm: 1 }), [3, -1, -1, -1]);
 });
 
+test('MaxRL divides by the rate of success', () => {
+  const advantages = (...rewards: number[]) => firsts(group(...rewards), { kind: 'max-rl' });
+  const closeTo = (actual: readonly number[], expected: readonly number[]) => {
+    actual.forEach((value, i) => {
+      expect(value).toBeCloseTo(expected[i]!, 4);
+    });
+  };
+  closeTo(advantages(1, 0, 0, 0), [3, -1, -1, -1]);
+  closeTo(advantages(1, 1, 1, 0), [1 / 3, 1 / 3, 1 / 3, -1]);
+  expect(advantages(0, 0, 0, 0)).toEqual([0, 0, 0, 0]);
+  expect(() => advantages(1, -0.5)).toThrow(/needs rewards of 0 and more, but a trajectory has -0.5/);
+});
+
 test('an attempt that is alone in its group has no advantage', () => {
-  for (const kind of ['grpo', 'rloo', 'opo', 'gpg', 'pass@k', 'turn-grpo', 'process-grpo'] as const) {
+  for (const kind of [
+    'grpo',
+    'rloo',
+    'opo',
+    'gpg',
+    'max-rl',
+    'pass@k',
+    'turn-grpo',
+    'process-grpo',
+  ] as const) {
     const options = { kind, normalizeByStd: true, norm: 1, discount: 1, compare: 'turn' } as AdvantageOptions;
     expect(firsts([attempt(0, 0.7), attempt(1, 1), attempt(1, 0)], options)[0]).toBe(0);
   }
