@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import { rollout, sft, train } from 'rollcall';
 import { createRandom } from 'rollcall/datasets';
 import { byteModel, scriptedEngine } from 'rollcall/testing';
+import { evaluateExpression } from 'rollcall/tools';
 import { expect, test } from 'vitest';
 import { tinyModel } from '../../test/tiny-model.ts';
+import { withDrawnCall } from './drawn-calls.ts';
 import { withOtherNumbers } from './other-numbers.ts';
 import { type Problem, problemOf, problems, shortProblems, variedProblems } from './problems.ts';
 import { sftOptions, trainOptions } from './recipe.ts';
@@ -78,6 +80,23 @@ test('a problem keeps its numbers where they do not stand in it once each', () =
   left('How many hours are 3 days?', '3 * 24', 72);
   left('It was the 1st of 12 months, 30 days each. How many days?', '12 * 31', 372);
   left('He had 8 pens and lost 3. How many?', '8 - 3', 6);
+});
+
+test('a drawn call takes numbers of the question and shows nothing of how to solve it', () => {
+  const drawn = Array.from({ length: 200 }, (_, seed) => withDrawnCall(problemOf(ROW), createRandom(seed))!);
+  expect(new Set(drawn.map(({ expression }) => expression))).toEqual(
+    new Set(['76 + 25', '25 + 76', '76 - 25', '25 - 76', '76 * 25', '25 * 76', '76 / 25', '25 / 76']),
+  );
+  for (const { question, expression, answer } of drawn) {
+    expect(question).toBe(problemOf(ROW).question);
+    expect(answer).toBe(evaluateExpression(expression));
+  }
+  const three = { question: 'Of 4, 12 and 0 which?', expression: '12 - 4', answer: 8 };
+  const calls = Array.from({ length: 200 }, (_, seed) => withDrawnCall(three, createRandom(seed)));
+  expect(calls.some((call) => /^\(\d+ [-+*/] \d+\) [-+*/] \d+$/.test(call?.expression ?? ''))).toBe(true);
+  expect(calls.every((call) => call === undefined || Number.isFinite(call.answer))).toBe(true);
+  expect(calls).toContain(undefined); // divided by 0
+  expect(withDrawnCall({ ...three, question: 'Of 4 and 4 which?' }, createRandom(1))).toBeUndefined();
 });
 
 test('what is trained on is the split, and then the split with other numbers', async () => {

@@ -6,7 +6,7 @@ import type { Random } from 'rollcall/datasets';
 import { evaluateExpression } from 'rollcall/tools';
 import type { Problem } from './problems.ts';
 
-const NUMBER = /(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)/g;
+export const NUMBER = /(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)/g;
 const TRIES = 100;
 
 /** As many digits as before, ranked as before among the numbers of the question; results stay positive, and whole where they were. */

@@ -5,6 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { arrayDataset, type Dataset } from 'rollcall';
 import { createRandom, hashSeed } from 'rollcall/datasets';
+import { withDrawnCall } from './drawn-calls.ts';
 import { withOtherNumbers } from './other-numbers.ts';
 
 export type Problem = {
@@ -66,6 +67,18 @@ function readSplit(split: Split): { readonly rows: readonly Problem[]; readonly 
   const rows = JSON.parse(text) as readonly SvampRow[];
   const chosen = rows.filter((_, index) => BELONGS[split](index));
   return { rows: chosen.map(problemOf), name: `SVAMP ${split}` };
+}
+
+export type Shown = 'own' | 'drawn';
+
+/** Problems to demonstrate, with their own expression or with a drawn one. */
+export function shownProblems(split: Split, shown: Shown, seed: number): Dataset<Problem> {
+  const { rows, name } = readSplit(split);
+  if (shown === 'own') return arrayDataset(rows, name);
+  const drawn = rows.flatMap(
+    (problem, index) => withDrawnCall(problem, createRandom(hashSeed('drawn call', seed, index))) ?? [],
+  );
+  return arrayDataset(drawn, `${name} with drawn calls`);
 }
 
 /** The problems of training as they are, and `times - 1` times over with other numbers. */

@@ -2,7 +2,7 @@
 import { embedded, type TrainOptions } from 'rollcall';
 import { grpo, maxRl, reinforcePlusPlus } from 'rollcall/algorithms';
 import type { SftOptions } from 'rollcall/options';
-import { type Problem, problems, type Split, variedProblems } from './problems.ts';
+import { type Problem, type Shown, type Split, shownProblems, variedProblems } from './problems.ts';
 import { CHAT, caller, correctCall, demonstrations, LIMITS } from './solver.ts';
 
 export const engine = embedded({
@@ -14,6 +14,8 @@ export const engine = embedded({
 /** What the figures depend on; docs/laptop.md says how it was chosen. */
 export const RECIPE = {
   demonstrations: 200,
+  /** What they show: the problem's own expression, or one that is drawn, which shows how to call and not what. */
+  shown: 'drawn' as Shown,
   /** Each demonstration is imitated so often. */
   times: 1,
   imitationRate: 5e-4,
@@ -37,6 +39,7 @@ export async function sftOptions(
     seed = 1,
     split = 'train' as Split,
     demonstrations: count = RECIPE.demonstrations,
+    shown = RECIPE.shown,
     times = RECIPE.times,
     imitationRate = RECIPE.imitationRate,
   } = {},
@@ -44,7 +47,7 @@ export async function sftOptions(
   return {
     ...where,
     seed,
-    demonstrations: await demonstrations(problems(split), count),
+    demonstrations: await demonstrations(shownProblems(split, shown, seed), count),
     demonstrationsPerStep: PER_STEP,
     steps: Math.round((times * count) / PER_STEP),
     trainer: engine.trainer,

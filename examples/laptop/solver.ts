@@ -51,7 +51,7 @@ function isRight(answer: number | undefined, task: Problem): number {
   return answer !== undefined && Math.abs(answer - task.answer) <= 0.01 ? 1 : 0;
 }
 
-/** A few hundred dialogues in which the problem's own equation is asked. */
+/** A few hundred dialogues in which the problem's expression is asked. */
 export async function demonstrations(
   tasks: Dataset<Problem>,
   count: number,
