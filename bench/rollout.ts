@@ -21,6 +21,8 @@ const flags = readFlags(
     minutes: '5',
     turns: '1,3,5',
     means: '0,0.5,2',
+    /** With a prefix cache, without one (every prompt begins differently), or both. */
+    cache: 'on,off',
     sigma: '0.6',
     'prompt-tokens': '64',
     'reply-tokens': '24',
@@ -50,11 +52,20 @@ interface Cell extends Case {
   readonly played: Played;
 }
 
-const CASES: readonly Case[] = [true, false].flatMap((sharesPrefixes) =>
+const CASES: readonly Case[] = flags.cache.split(',').flatMap((cache) =>
   numbers(flags.turns).flatMap((turns) =>
-    (turns === 1 ? [0] : numbers(flags.means)).map((toolSeconds) => ({ turns, toolSeconds, sharesPrefixes })),
+    (turns === 1 ? [0] : numbers(flags.means)).map((toolSeconds) => ({
+      turns,
+      toolSeconds,
+      sharesPrefixes: isOn(cache),
+    })),
   ),
 );
+
+function isOn(cache: string): boolean {
+  if (cache === 'on' || cache === 'off') return cache === 'on';
+  throw new Error(`--cache has ${JSON.stringify(cache)}; it takes on, off or on,off`);
+}
 
 const opened = await openServer(flags, say);
 const server = opened.connect();

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All that this recipe shows on one card, what tells most first: seed 1, where the time of an update goes, the comparison with
-# TRL, 10,000 trajectories open at once, the control without the tool, seed 2. A stage that has ended is not done again, and none
+# TRL, 10,000 trajectories open at once, the control without the tool, seed 2, turns without a prefix cache. A stage that has ended is not done again, and none
 # is begun that cannot end in time: after an interruption, start the script again.
 #
 #   MODEL=models/mended GSM8K=data/gsm8k OUT=runs/one-card MINUTES=26 bash recipes/gsm8k-calculator/one-card.sh
@@ -10,7 +10,7 @@
 # TRL_PYTHON    Python with trl, accelerate, datasets and vllm; without it TRL's side is left out
 # FLAGS         more for `prove gsm8k-calculator`, such as `--own-words 0 --learning-rate 5e-6`
 # SEED_MINUTES  of a seed until GRPO ends and is measured (17)
-# STAGES        some of: seed-1 profile ours open trl control seed-2
+# STAGES        some of: seed-1 profile ours open trl control seed-2 turns
 # TOY=1         everything in minutes on a CPU with a small MODEL: `rollcall serve` instead of vLLM, a few problems
 set -u
 : "${MODEL:?a model folder, after rollcall model mend}" "${GSM8K:?the folder with train.jsonl and test.jsonl}"
@@ -19,7 +19,7 @@ MINUTES=${MINUTES:-26}
 VLLM=${VLLM:-vllm}
 PYTHON=${PYTHON:-python3}
 TRL_PYTHON=${TRL_PYTHON:-}
-STAGES=${STAGES:-seed-1 profile ours open trl control seed-2}
+STAGES=${STAGES:-seed-1 profile ours open trl control seed-2 turns}
 TOY=${TOY:-}
 read -ra flags <<< "${FLAGS:-}"
 export GSM8K
@@ -138,4 +138,9 @@ needs_servers control 300 && start_servers
 prove control 300 "${CONTROL_MINUTES:-8}" 1 --without-tool
 needs_servers seed-2 300 && start_servers
 prove seed-2 300 "${SEED_MINUTES:-17}" 2 --skip-before
+if [ ! "$TOY" ]; then
+  needs_servers turns 240 && start_servers
+  stage turns 240 "${run[@]}" bench rollout --url http://127.0.0.1:8100 --engine vllm --model "$MODEL" --cache off --turns 3,5 \
+    --prompt-tokens 256 --reply-tokens 64 --result-tokens 64 --max-batch 256 --minutes 2
+fi
 say "ended, $(left) s are left"
