@@ -27,10 +27,10 @@ INLINE void fetch_ahead(const int HALF, const float *b, int64_t at, const int v)
 
 // One tile: c[ROWS][VECTORS] (+)= a[ROWS][depth] · b[depth][VECTORS]. a(i, p) is a[i * rowStep + p * depthStep].
 // HALF: a and b hold pairs of bfloat16; without PAIRS, a holds floats and b single ones, widened as they are loaded.
-// FETCHED: b comes from memory, and is fetched ahead.
+// b(p, v) is the vector at b[p * bStep + v * vectorStep]. FETCHED: b comes from memory, and is fetched ahead.
 INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int VECTORS, int64_t depth, const float *a,
-                    int64_t rowStep, int64_t depthStep, const float *b, int64_t bStep, float *c, int64_t cStep,
-                    int fresh) {
+                    int64_t rowStep, int64_t depthStep, const float *b, int64_t bStep, int64_t vectorStep, float *c,
+                    int64_t cStep, int fresh) {
   vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) {
     // What is only written is fetched too: it is there when the products are.
@@ -41,7 +41,7 @@ INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int
   for (int64_t p = 0; p < depth; p++) {
     vec row[MOST_VECTORS];
     UNROLL for (int v = 0; v < VECTORS; v++) {
-      int64_t at = p * bStep + v * LANES;
+      int64_t at = p * bStep + v * vectorStep;
       if (FETCHED) fetch_ahead(HALF, b, at, v);
       row[v] = load_weights(HALF, b, at);
     }
@@ -57,7 +57,7 @@ INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int
 
 INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep, int64_t depthStep,
                  const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
-  tile_of(0, 0, ROWS, VECTORS, depth, a, rowStep, depthStep, b, bStep, c, cStep, fresh);
+  tile_of(0, 0, ROWS, VECTORS, depth, a, rowStep, depthStep, b, bStep, LANES, c, cStep, fresh);
 }
 
 // The same for few rows over several panels at once: enough independent chains to hide the latency of one.
@@ -123,22 +123,22 @@ typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const
   }                                                                                                                   \
   static void half_first_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep,       \
                                     float *c, int64_t cStep, int fresh) {                                             \
-    tile_of(1, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+    tile_of(1, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, LANES, c, cStep, fresh);                              \
   }                                                                                                                   \
   static void first_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
                                int64_t cStep, int fresh) {                                                            \
-    tile_of(0, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+    tile_of(0, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, LANES, c, cStep, fresh);                              \
   }
 EACH_ROW_COUNT(DEFINE_TILES)
 #if PAIRS
 #define DEFINE_PAIR_TILES(N)                                                                                          \
   static void pairs_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
                                int64_t cStep, int fresh) {                                                            \
-    tile_of(1, 0, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+    tile_of(1, 0, N, TILE_VECTORS, depth, a, step, 1, b, bStep, LANES, c, cStep, fresh);                              \
   }                                                                                                                   \
   static void pairs_by_column_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep,         \
                                   float *c, int64_t cStep, int fresh) {                                               \
-    tile_of(1, 0, N, TILE_VECTORS, depth, a, 1, step, b, bStep, c, cStep, fresh);                                     \
+    tile_of(1, 0, N, TILE_VECTORS, depth, a, 1, step, b, bStep, LANES, c, cStep, fresh);                              \
   }
 EACH_ROW_COUNT(DEFINE_PAIR_TILES)
 #endif
