@@ -378,7 +378,7 @@ static void pack_head(const float *from, int64_t stride, int64_t tokens, int64_t
       int64_t first = 0;
       if (count == PANEL)
         for (; first + 16 <= headDim; first += 16)
-          transpose_16(from + token * stride + head * headDim + first, stride, to + first * PANEL);
+          transpose_16(from + token * stride + head * headDim + first, stride, to + first * PANEL, PANEL);
       for (int64_t lane = 0; lane < PANEL; lane++) {
         const float *row = from + (token + lane) * stride + head * headDim;
         for (int64_t d = first; d < headDim; d++) to[d * PANEL + lane] = lane < count ? row[d] : 0;

@@ -104,8 +104,8 @@ INLINE vec maximum(vec a, vec b) { return choose(a > b, a, b); }
 #endif
 #endif
 
-/* to[d][16] = from[16][stride], for 16 d. */
-INLINE void transpose_16(const float *from, int64_t stride, float *to) {
+/* to[d * step + i] = from[i * stride + d], for 16 d and 16 i. */
+INLINE void transpose_16(const float *from, int64_t stride, float *to, int64_t step) {
 #if defined(__AVX512F__)
   __m512 a[16], b[16];
   UNROLL for (int i = 0; i < 16; i += 2) {
@@ -128,12 +128,12 @@ INLINE void transpose_16(const float *from, int64_t stride, float *to) {
     }
   }
   UNROLL for (int c = 0; c < 8; c++) {
-    _mm512_storeu_ps(to + c * 16, _mm512_shuffle_f32x4(a[c], a[c + 8], 0x88));
-    _mm512_storeu_ps(to + (c + 8) * 16, _mm512_shuffle_f32x4(a[c], a[c + 8], 0xdd));
+    _mm512_storeu_ps(to + c * step, _mm512_shuffle_f32x4(a[c], a[c + 8], 0x88));
+    _mm512_storeu_ps(to + (c + 8) * step, _mm512_shuffle_f32x4(a[c], a[c + 8], 0xdd));
   }
 #else
   for (int64_t row = 0; row < 16; row++)
-    for (int64_t d = 0; d < 16; d++) to[d * 16 + row] = from[row * stride + d];
+    for (int64_t d = 0; d < 16; d++) to[d * step + row] = from[row * stride + d];
 #endif
 }
 
