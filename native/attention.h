@@ -373,6 +373,8 @@ static void pack_head(const float *from, int64_t stride, int64_t tokens, int64_t
                       int64_t panels, int64_t first, float *toPanels, float *toRows) {
   for (int64_t panel = first; panel < least(panels, first + PACK_PANELS); panel++) {
     int64_t token = panel * PANEL, count = least(PANEL, tokens - token);
+    for (int64_t lane = 0; lane < PANEL; lane++)
+      fetch_row(from + (token + PANEL + lane) * stride + head * headDim, headDim);
     if (toPanels) {
       float *to = toPanels + (head * panels + panel) * headDim * PANEL;
       int64_t first = 0;
@@ -431,13 +433,16 @@ static void attention_chunk(void *data, int64_t chunk, int thread) {
   t.length = row.prefixLength + own - base;
   t.window = job->window;
   t.cap = job->cap;
-  for (int64_t token = 0; token < tokens; token++)
+  for (int64_t token = 0; token < tokens; token++) {
+    fetch_row(job->q + (row.start + first + token + AHEAD_ROWS) * job->qStride + head * group * job->headDim,
+              group * job->headDim);
     for (int64_t h = 0; h < group; h++) {
       copy_scaled(t.q + (token * group + h) * t.padded,
                   job->q + (row.start + first + token) * job->qStride + (head * group + h) * job->headDim,
                   job->headDim, t.padded, job->scale);
       t.visible[token * group + h] = (int32_t)(row.prefixLength + (job->full ? own : first + token + 1) - base);
     }
+  }
   const float *panels = job->keyPanels + head * job->panels * PANEL * job->headDim;
   const int64_t prefix = row.prefixLength - prefixBase;
   t.panels = add_panels(&t, 0, panels, row.prefixStart + prefixBase, prefix, 0);
@@ -636,6 +641,9 @@ static void backward_row(RowsJob *job, BackwardTile *t, Row row, int64_t head) {
       int64_t token = row.start + first + i / group, h = head * group + i % group;
       const float *dout = job->dout + (token * job->heads + h) * headDim;
       const float *out = job->out + (token * job->heads + h) * headDim;
+      fetch_row(job->q + (token + AHEAD_ROWS) * job->qStride + h * headDim, headDim);
+      fetch_row(dout + AHEAD_ROWS * job->heads * headDim, headDim);
+      fetch_row(out + AHEAD_ROWS * job->heads * headDim, headDim);
       copy_scaled(t->q + i * padded, job->q + token * job->qStride + h * headDim, headDim, padded, job->scale);
       copy_scaled(t->dout + i * padded, dout, headDim, padded, 1);
       vec dots = {0};

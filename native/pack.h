@@ -143,12 +143,6 @@ static void round_inputs_chunk(void *data, int64_t chunk, int thread) {
     }
 }
 
-typedef struct {
-  const float *x; // [tokens][width]
-  float *rounded; // [tokens, or pairs of tokens][width]
-  int64_t tokens, width, stride, step;
-} RoundTokensJob;
-
 /* Two tokens' numbers rounded to bfloat16 and side by side. */
 #if PAIRS && LANES == 16
 INLINE vec paired(vec first, vec second) {
@@ -163,24 +157,3 @@ INLINE vec paired(vec first, vec second) {
   return (vec)vzip1q_u16(both, vextq_u16(both, both, 4));
 }
 #endif
-
-/* In pairs, or as floats. */
-static void round_tokens_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
-  const RoundTokensJob *job = data;
-  const int64_t together = PAIRS ? 2 : 1, rows = divide_up(job->tokens, together);
-  for (int64_t i = chunk * job->step; i < least(rows, (chunk + 1) * job->step); i++) {
-    const float *x = job->x + together * i * job->stride;
-    for (int64_t at = 0; at < job->width; at += LANES) {
-      const int64_t left = job->width - at;
-      vec first = load_some(x + at, left, 0);
-#if PAIRS
-      vec second = 2 * i + 1 < job->tokens ? load_some(x + job->stride + at, left, 0) : (vec){0};
-      vec rounded = paired(first, second);
-#else
-      vec rounded = rounded_bf16(first);
-#endif
-      store_some(job->rounded + i * job->width + at, rounded, left);
-    }
-  }
-}

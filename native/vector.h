@@ -67,6 +67,12 @@ INLINE vec add_pairs(vec sum, vec a, vec b) {
 #define PAIRS 0
 #endif
 
+enum { LINE = 16, AHEAD_ROWS = 8 }; // floats of a cache line; how far ahead of its use a row is fetched
+/* Fetches a row that is read soon, where several are read at once or with gaps: the hardware foresees that badly. */
+INLINE void fetch_row(const float *row, int64_t width) {
+  for (int64_t j = 0; j < width; j += LINE) __builtin_prefetch(row + j);
+}
+
 // Short vectors: lanes at and past `count` read as `other`, and are not written.
 INLINE vec load_part(const float *from, int64_t count, float other) {
   vec value = splat(other);
