@@ -389,11 +389,11 @@ INLINE void pack_tokens(const int HALF, const GradientJob *job, int64_t chunk) {
     for (int64_t i = 0; i < job->n; i += TILE_ROWS) {
       float *to = job->packedY + i / TILE_ROWS * job->yStep + p * TILE_ROWS;
       // Whole vectors: what is written too far, the next token writes again; past the chunk stands another one's.
-      for (int64_t j = 0; j < TILE_ROWS; j += LANES) {
+      UNROLL for (int j = 0; j < TILE_ROWS; j += LANES) {
         const float *from = dy + i + j;
         vec value = token_vector(HALF, from, next ? from + job->dyStride : NULL, job->n - i - j);
         if (p + 1 < end) store(to + j, value);
-        else store_some(to + j, value, TILE_ROWS - j);
+        else __builtin_memcpy(to + j, &value, TILE_ROWS - j < LANES ? 4 * (TILE_ROWS - j) : sizeof value);
       }
     }
   }
