@@ -3,7 +3,7 @@
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
-enum { DEPTH_BLOCK = 256, AHEAD_HALVES = 2048, AHEAD_FLOATS = 2048 };
+enum { DEPTH_BLOCK = 256, MOST_DEPTH = 320, AHEAD_HALVES = 2048, AHEAD_FLOATS = 2048 };
 
 // Constants, for arrays whose used part the always-inlined tiles keep in registers.
 enum { MOST_ROWS = TILE_ROWS, MOST_VECTORS = 4 * TILE_VECTORS, MOST_PANELS = 4 };
@@ -271,9 +271,11 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
   const int widened = job->half && !PAIRS;
   const TileFunction *const tiles = job->half ? pairsByRow : byRow;
   const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1, bytes = widened ? 2 : 4;
+  // Blocks as equal as can be: sums are read and written once for each, however short it is.
+  const int64_t block = divide_up(k, most(1, divide_up(k, MOST_DEPTH)));
   int64_t begin = 0;
   do {
-    int64_t depth = least(DEPTH_BLOCK, k - begin);
+    int64_t depth = least(block, k - begin);
     for (int64_t panel = first; panel < last;) {
       if (wide > 1 && (panel + wide) * TILE_WIDTH <= n && panel + wide <= last) {
         const float *several[WIDE_PANELS];
@@ -313,7 +315,7 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
       panel++;
     }
     fresh = 0;
-    begin += DEPTH_BLOCK;
+    begin += block;
   } while (begin < k);
 }
 
