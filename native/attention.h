@@ -15,6 +15,9 @@ typedef struct {
   int64_t count;
 } ValueRun;
 
+/* Columns of the next tile where `left` are left: a whole tile's, or a panel's part. */
+INLINE int64_t tile_columns(int64_t left) { return left >= TILE_WIDTH ? TILE_WIDTH : PANEL_PART; }
+
 typedef struct {
   int64_t headDim, padded, scoreStride;
   int64_t rows, length; // queries of the tile; positions of the longest
@@ -31,6 +34,27 @@ typedef struct {
   float *inverse;   // [rows], 1 / Σ exp
   float *room;      // for keys and values that are widened
 } AttentionTile;
+
+/* Scores of two panels that lie one behind the other. */
+#if TILE_WIDTH == 2 * PANEL
+#define DEFINE_TWO_PANELS(N)                                                                                          \
+  static void two_panels_by_row_##N(int64_t depth, const float *q, int64_t qStep, const float *keys, float *to,       \
+                                    int64_t toStep) {                                                                 \
+    tile_of(0, 0, N, TILE_VECTORS, depth, q, qStep, 1, keys, PANEL, depth * PANEL, to, toStep, 1);                    \
+  }
+EACH_ROW_COUNT(DEFINE_TWO_PANELS)
+#define ENTRY_TWO_PANELS(N) two_panels_by_row_##N,
+typedef void (*PanelsFunction)(int64_t, const float *, int64_t, const float *, float *, int64_t);
+static const PanelsFunction twoPanelsByRow[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_TWO_PANELS)};
+static void score_two_panels(const float *keys, int64_t headDim, int64_t rows, const float *q, int64_t qStep, float *to,
+                             int64_t toStep) {
+  for (int64_t i = 0; i < rows;) {
+    int64_t count = next_rows(i, rows);
+    twoPanelsByRow[count](headDim, q + i * qStep, qStep, keys, to + i * toStep, toStep);
+    i += count;
+  }
+}
+#endif
 
 INLINE void score_panel(const float *keys, int64_t headDim, int64_t rows, const float *q, int64_t qStep, float *to,
                         int64_t toStep) {
@@ -79,6 +103,15 @@ static void score_tile(AttentionTile *t) {
       continue;
     }
 #endif
+#if TILE_WIDTH == 2 * PANEL
+    // The second is scored for rows too that do not see it: what they do not see is not read.
+    if (index + 1 < t->panels && panel[0].from == 0 && panel[1].from == 0 &&
+        panel[1].keys == panel->keys + t->headDim * PANEL && panel[1].column == panel->column + PANEL) {
+      score_two_panels(panel->keys, t->headDim, rows, q, t->padded, to, t->scoreStride);
+      index += 2;
+      continue;
+    }
+#endif
     if (panel->from == 0) score_panel(panel->keys, t->headDim, rows, q, t->padded, to, t->scoreStride);
     else
       for (int64_t i = 0; i < rows; i += TILE_ROWS) {
@@ -124,6 +157,17 @@ typedef void (*ValueFunction)(const AttentionTile *, int64_t, int64_t);
 EACH_ROW_COUNT(DEFINE_VALUES)
 #define ENTRY_VALUES(N) values_##N,
 static const ValueFunction valuesOf[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_VALUES)};
+#if PANEL_VECTORS != TILE_VECTORS
+#define DEFINE_WIDE_VALUES(N)                                                                                         \
+  static void wide_values_##N(const AttentionTile *t, int64_t row, int64_t at) {                                      \
+    value_tile(N, TILE_VECTORS, t, row, at);                                                                          \
+  }
+EACH_ROW_COUNT(DEFINE_WIDE_VALUES)
+#define ENTRY_WIDE_VALUES(N) wide_values_##N,
+static const ValueFunction wideValuesOf[TILE_ROWS + 1] = {0, EACH_ROW_COUNT(ENTRY_WIDE_VALUES)};
+#else
+#define wideValuesOf valuesOf
+#endif
 static void values_wide_1(const AttentionTile *t, int64_t row, int64_t at) {
   value_tile(1, 4 * PANEL_VECTORS, t, row, at);
 }
@@ -146,7 +190,10 @@ INLINE int64_t first_position(int64_t window, int64_t firstVisible, int64_t step
   return hidden_by(window, firstVisible) / step * step;
 }
 
-static void softmax_row(AttentionTile *t, int64_t i) {
+// The softmax goes over all rows of a tile, step by step: the steps of one row wait for each other.
+
+/* Caps and hides scores of row `i`, and leaves their maximum in `inverse`. */
+static void row_peak(AttentionTile *t, int64_t i) {
   float *scores = t->scores + i * t->scoreStride;
   const int64_t visible = t->visible[i], hidden = hidden_by(t->window, visible);
   const vec none = splat(-__builtin_inff());
@@ -162,7 +209,14 @@ static void softmax_row(AttentionTile *t, int64_t i) {
   }
   if (at < whole) highest = maximum(load(scores + at), highest);
   if (whole < visible) other = maximum(choose(first_lanes(visible - whole), load(scores + whole), none), other);
-  float peak = max_lanes(maximum(highest, other));
+  t->inverse[i] = max_lanes(maximum(highest, other));
+}
+
+/* Scores become exponentials; their sum takes the place of the maximum, which goes to `logsumexp`. */
+static void row_exponentials(AttentionTile *t, int64_t i) {
+  float *scores = t->scores + i * t->scoreStride;
+  const int64_t visible = t->visible[i];
+  const float peak = t->inverse[i];
   vec sums = {0};
   int64_t j = 0;
   for (; j < visible; j += LANES) {
@@ -172,9 +226,17 @@ static void softmax_row(AttentionTile *t, int64_t i) {
     sums += e;
   }
   for (; j < t->length; j += LANES) store(scores + j, (vec){0});
-  float sum = sum_lanes(sums);
-  t->inverse[i] = 1.0f / sum;
-  if (t->logsumexp) t->logsumexp[i] = peak + (float)logarithm(sum);
+  if (t->logsumexp) t->logsumexp[i] = peak;
+  t->inverse[i] = sum_lanes(sums);
+}
+
+static void softmax_tile(AttentionTile *t) {
+  for (int64_t i = 0; i < t->rows; i++) row_peak(t, i);
+  for (int64_t i = 0; i < t->rows; i++) row_exponentials(t, i);
+  for (int64_t i = 0; i < t->rows; i++) {
+    if (t->logsumexp) t->logsumexp[i] += (float)logarithm(t->inverse[i]);
+    t->inverse[i] = 1.0f / t->inverse[i];
+  }
 }
 
 static void scale_outputs(AttentionTile *t) {
@@ -185,7 +247,7 @@ static void scale_outputs(AttentionTile *t) {
 
 static void attend(AttentionTile *t) {
   score_tile(t);
-  for (int64_t i = 0; i < t->rows; i++) softmax_row(t, i);
+  softmax_tile(t);
   for (int64_t i = 0; i < t->rows;) {
     int64_t left = t->rows - i, count = next_rows(i, t->rows), at = 0;
     if (left == 1)
@@ -193,7 +255,10 @@ static void attend(AttentionTile *t) {
     if (left <= 3)
       for (; at + 2 * PANEL_PART <= t->padded; at += 2 * PANEL_PART)
         (left == 1 ? values_pair_1 : left == 2 ? values_wide_2 : values_wide_3)(t, i, at);
-    for (; at < t->padded; at += PANEL_PART) valuesOf[count](t, i, at);
+    for (int64_t width; at < t->padded; at += width) {
+      width = tile_columns(t->padded - at);
+      (width == TILE_WIDTH ? wideValuesOf : valuesOf)[count](t, i, at);
+    }
     i += count;
   }
   scale_outputs(t);
@@ -308,12 +373,14 @@ static void pack_head(const float *from, int64_t stride, int64_t tokens, int64_t
                       int64_t panels, int64_t first, float *toPanels, float *toRows) {
   for (int64_t panel = first; panel < least(panels, first + PACK_PANELS); panel++) {
     int64_t token = panel * PANEL, count = least(PANEL, tokens - token);
+    for (int64_t lane = 0; lane < PANEL; lane++)
+      fetch_row(from + (token + PANEL + lane) * stride + head * headDim, headDim);
     if (toPanels) {
       float *to = toPanels + (head * panels + panel) * headDim * PANEL;
       int64_t first = 0;
       if (count == PANEL)
         for (; first + 16 <= headDim; first += 16)
-          transpose_16(from + token * stride + head * headDim + first, stride, to + first * PANEL);
+          transpose_16(from + token * stride + head * headDim + first, stride, to + first * PANEL, PANEL);
       for (int64_t lane = 0; lane < PANEL; lane++) {
         const float *row = from + (token + lane) * stride + head * headDim;
         for (int64_t d = first; d < headDim; d++) to[d * PANEL + lane] = lane < count ? row[d] : 0;
@@ -366,13 +433,16 @@ static void attention_chunk(void *data, int64_t chunk, int thread) {
   t.length = row.prefixLength + own - base;
   t.window = job->window;
   t.cap = job->cap;
-  for (int64_t token = 0; token < tokens; token++)
+  for (int64_t token = 0; token < tokens; token++) {
+    fetch_row(job->q + (row.start + first + token + AHEAD_ROWS) * job->qStride + head * group * job->headDim,
+              group * job->headDim);
     for (int64_t h = 0; h < group; h++) {
       copy_scaled(t.q + (token * group + h) * t.padded,
                   job->q + (row.start + first + token) * job->qStride + (head * group + h) * job->headDim,
                   job->headDim, t.padded, job->scale);
       t.visible[token * group + h] = (int32_t)(row.prefixLength + (job->full ? own : first + token + 1) - base);
     }
+  }
   const float *panels = job->keyPanels + head * job->panels * PANEL * job->headDim;
   const int64_t prefix = row.prefixLength - prefixBase;
   t.panels = add_panels(&t, 0, panels, row.prefixStart + prefixBase, prefix, 0);
@@ -484,11 +554,13 @@ static void add_transposed(const float *from, const float *b, int64_t rows, int6
     int64_t count = next_rows(j, columns), row = first_row(j, firstVisible, group);
     if (row >= rows) return;
     const float *weights = from + row * BLOCK_STRIDE + j;
-    for (int64_t d = 0; d < headDim; d += PANEL_PART) {
+    for (int64_t d = 0, width; d < headDim; d += width) {
       const float *values = b + row * padded + d;
       float *c = to + j * stride + d;
-      if (headDim - d >= PANEL_PART)
-        panelByColumn[count](rows - row, weights, BLOCK_STRIDE, values, padded, c, stride, 0);
+      width = tile_columns(headDim - d);
+      if (headDim - d >= width)
+        (width == TILE_WIDTH ? byColumn : panelByColumn)[count](rows - row, weights, BLOCK_STRIDE, values, padded, c,
+                                                                stride, 0);
       else
         edge_tile(panelByColumn[count], count, headDim - d, PANEL_PART, rows - row, weights, BLOCK_STRIDE, values,
                   padded, c, stride, 0);
@@ -508,6 +580,16 @@ static void backward_block(RowsJob *job, BackwardTile *t, int64_t head, int64_t 
     int64_t at = (head * job->panels + firstPanel + p) * headDim * PANEL;
     int64_t row = first_row(p * PANEL - skip, firstVisible, group), to = row * BLOCK_STRIDE + p * PANEL;
     if (row >= rows) break;
+#if TILE_WIDTH == 2 * PANEL
+    if (p + 1 < panels) {
+      score_two_panels(job->keyPanels + at, headDim, rows - row, t->q + row * padded, padded, t->weights + to,
+                       BLOCK_STRIDE);
+      score_two_panels(job->valuePanels + at, headDim, rows - row, t->dout + row * padded, padded, t->slopes + to,
+                       BLOCK_STRIDE);
+      p++;
+      continue;
+    }
+#endif
     score_panel(job->keyPanels + at, headDim, rows - row, t->q + row * padded, padded, t->weights + to, BLOCK_STRIDE);
     score_panel(job->valuePanels + at, headDim, rows - row, t->dout + row * padded, padded, t->slopes + to,
                 BLOCK_STRIDE);
@@ -538,9 +620,11 @@ static void backward_block(RowsJob *job, BackwardTile *t, int64_t head, int64_t 
   for (int64_t i = 0; i < rows;) {
     int64_t count = next_rows(i, rows);
     int64_t seen = skip + least(end - start, most(0, firstVisible + (i + count - 1) / group));
-    for (int64_t d = 0; d < padded; d += PANEL_PART)
-      panelByRow[count](seen, t->slopes + i * BLOCK_STRIDE, BLOCK_STRIDE, keys + d, padded,
-                        t->dq + i * padded + d, padded, 0);
+    for (int64_t d = 0, width; d < padded; d += width) {
+      width = tile_columns(padded - d);
+      (width == TILE_WIDTH ? byRow : panelByRow)[count](seen, t->slopes + i * BLOCK_STRIDE, BLOCK_STRIDE, keys + d,
+                                                        padded, t->dq + i * padded + d, padded, 0);
+    }
     i += count;
   }
   add_transposed(t->weights + skip, t->dout, rows, padded, headDim, end - start, firstVisible, group,
@@ -557,6 +641,9 @@ static void backward_row(RowsJob *job, BackwardTile *t, Row row, int64_t head) {
       int64_t token = row.start + first + i / group, h = head * group + i % group;
       const float *dout = job->dout + (token * job->heads + h) * headDim;
       const float *out = job->out + (token * job->heads + h) * headDim;
+      fetch_row(job->q + (token + AHEAD_ROWS) * job->qStride + h * headDim, headDim);
+      fetch_row(dout + AHEAD_ROWS * job->heads * headDim, headDim);
+      fetch_row(out + AHEAD_ROWS * job->heads * headDim, headDim);
       copy_scaled(t->q + i * padded, job->q + token * job->qStride + h * headDim, headDim, padded, job->scale);
       copy_scaled(t->dout + i * padded, dout, headDim, padded, 1);
       vec dots = {0};

@@ -207,6 +207,7 @@ static void rope_chunk(void *data, int64_t chunk, int thread) {
   for (int64_t i = chunk * job->step; i < least(job->rows, (chunk + 1) * job->step); i++) {
     int64_t position = job->positions[i];
     if (position < 0 || position >= job->tableRows) continue; // overwritten by this very call
+    fetch_row(job->x + (i + AHEAD_ROWS) * job->stride, job->heads * job->headDim);
     const float *cosine = job->cosines + position * half, *sine = job->sines + position * half;
     for (int64_t head = 0; head < job->heads; head++) {
       float *x = job->x + i * job->stride + head * job->headDim;
@@ -265,16 +266,22 @@ INLINE vec turn_slope(const int kind, vec x) {
 }
 
 INLINE void gate_rows(const int kind, GateJob *job, int64_t chunk) {
-  for (int64_t i = chunk * job->step; i < least(job->rows, (chunk + 1) * job->step); i++)
+  for (int64_t i = chunk * job->step; i < least(job->rows, (chunk + 1) * job->step); i++) {
+    fetch_row(job->gate + (i + AHEAD_ROWS) * job->stride, job->width);
+    fetch_row(job->up + (i + AHEAD_ROWS) * job->stride, job->width);
     for (int64_t j = 0; j < job->width; j += LANES) {
       int64_t left = job->width - j;
       vec gate = load_some(job->gate + i * job->stride + j, left, 0);
       vec up = load_some(job->up + i * job->stride + j, left, 0);
       store_some(job->out + i * job->width + j, gate * sigmoid(turn(kind, gate)) * up, left);
     }
+  }
 }
 INLINE void gate_backward_rows(const int kind, GateJob *job, int64_t chunk) {
-  for (int64_t i = chunk * job->step; i < least(job->rows, (chunk + 1) * job->step); i++)
+  for (int64_t i = chunk * job->step; i < least(job->rows, (chunk + 1) * job->step); i++) {
+    fetch_row(job->gate + (i + AHEAD_ROWS) * job->stride, job->width);
+    fetch_row(job->up + (i + AHEAD_ROWS) * job->stride, job->width);
+    fetch_row(job->dout + (i + AHEAD_ROWS) * job->width, job->width);
     for (int64_t j = 0; j < job->width; j += LANES) {
       int64_t left = job->width - j, at = i * job->stride + j;
       vec gate = load_some(job->gate + at, left, 0), up = load_some(job->up + at, left, 0);
@@ -283,6 +290,7 @@ INLINE void gate_backward_rows(const int kind, GateJob *job, int64_t chunk) {
       store_some(job->dgate + at, dgate, left);
       store_some(job->dup + at, dup, left);
     }
+  }
 }
 #define GATE_CHUNKS(NAME, KIND)                                                                                       \
   static void NAME##_chunk(void *job, int64_t chunk, int thread) { (void)thread, gate_rows(KIND, job, chunk); }       \

@@ -242,10 +242,8 @@ static void attend_lone(const CacheJob *job, const CacheTile *part, const CacheT
       over(job, part, t, &own);
     }
     if (pass) break;
-    for (int64_t i = 0; i < t->rows; i++) {
-      t->length = t->visible[i];
-      softmax_row(t, i);
-    }
+    t->length = 0; // no row is read past what it sees
+    softmax_tile(t);
   }
   scale_outputs(t);
   for (int64_t i = 0; i < t->rows; i++) {

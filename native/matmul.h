@@ -3,7 +3,7 @@
 // Every output element is one chain of multiply-adds over the depth in order, starting from what y holds: blocking,
 // tiling and threads cannot change its bits.
 
-enum { DEPTH_BLOCK = 256, LINE = 16, AHEAD_HALVES = 2048, AHEAD_FLOATS = 2048 }; // LINE: floats of a cache line
+enum { DEPTH_BLOCK = 256, MOST_DEPTH = 320, AHEAD_HALVES = 2048, AHEAD_FLOATS = 2048 };
 
 // Constants, for arrays whose used part the always-inlined tiles keep in registers.
 enum { MOST_ROWS = TILE_ROWS, MOST_VECTORS = 4 * TILE_VECTORS, MOST_PANELS = 4 };
@@ -27,10 +27,10 @@ INLINE void fetch_ahead(const int HALF, const float *b, int64_t at, const int v)
 
 // One tile: c[ROWS][VECTORS] (+)= a[ROWS][depth] · b[depth][VECTORS]. a(i, p) is a[i * rowStep + p * depthStep].
 // HALF: a and b hold pairs of bfloat16; without PAIRS, a holds floats and b single ones, widened as they are loaded.
-// FETCHED: b comes from memory, and is fetched ahead.
+// b(p, v) is the vector at b[p * bStep + v * vectorStep]. FETCHED: b comes from memory, and is fetched ahead.
 INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int VECTORS, int64_t depth, const float *a,
-                    int64_t rowStep, int64_t depthStep, const float *b, int64_t bStep, float *c, int64_t cStep,
-                    int fresh) {
+                    int64_t rowStep, int64_t depthStep, const float *b, int64_t bStep, int64_t vectorStep, float *c,
+                    int64_t cStep, int fresh) {
   vec sum[MOST_ROWS][MOST_VECTORS];
   UNROLL for (int i = 0; i < ROWS; i++) {
     // What is only written is fetched too: it is there when the products are.
@@ -41,7 +41,7 @@ INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int
   for (int64_t p = 0; p < depth; p++) {
     vec row[MOST_VECTORS];
     UNROLL for (int v = 0; v < VECTORS; v++) {
-      int64_t at = p * bStep + v * LANES;
+      int64_t at = p * bStep + v * vectorStep;
       if (FETCHED) fetch_ahead(HALF, b, at, v);
       row[v] = load_weights(HALF, b, at);
     }
@@ -57,7 +57,7 @@ INLINE void tile_of(const int HALF, const int FETCHED, const int ROWS, const int
 
 INLINE void tile(const int ROWS, const int VECTORS, int64_t depth, const float *a, int64_t rowStep, int64_t depthStep,
                  const float *b, int64_t bStep, float *c, int64_t cStep, int fresh) {
-  tile_of(0, 0, ROWS, VECTORS, depth, a, rowStep, depthStep, b, bStep, c, cStep, fresh);
+  tile_of(0, 0, ROWS, VECTORS, depth, a, rowStep, depthStep, b, bStep, LANES, c, cStep, fresh);
 }
 
 // The same for few rows over several panels at once: enough independent chains to hide the latency of one.
@@ -123,22 +123,22 @@ typedef void (*WideFunction)(int64_t, const float *, int64_t, const float *const
   }                                                                                                                   \
   static void half_first_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep,       \
                                     float *c, int64_t cStep, int fresh) {                                             \
-    tile_of(1, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+    tile_of(1, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, LANES, c, cStep, fresh);                              \
   }                                                                                                                   \
   static void first_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
                                int64_t cStep, int fresh) {                                                            \
-    tile_of(0, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+    tile_of(0, 1, N, TILE_VECTORS, depth, a, step, 1, b, bStep, LANES, c, cStep, fresh);                              \
   }
 EACH_ROW_COUNT(DEFINE_TILES)
 #if PAIRS
 #define DEFINE_PAIR_TILES(N)                                                                                          \
   static void pairs_by_row_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep, float *c,  \
                                int64_t cStep, int fresh) {                                                            \
-    tile_of(1, 0, N, TILE_VECTORS, depth, a, step, 1, b, bStep, c, cStep, fresh);                                     \
+    tile_of(1, 0, N, TILE_VECTORS, depth, a, step, 1, b, bStep, LANES, c, cStep, fresh);                              \
   }                                                                                                                   \
   static void pairs_by_column_##N(int64_t depth, const float *a, int64_t step, const float *b, int64_t bStep,         \
                                   float *c, int64_t cStep, int fresh) {                                               \
-    tile_of(1, 0, N, TILE_VECTORS, depth, a, 1, step, b, bStep, c, cStep, fresh);                                     \
+    tile_of(1, 0, N, TILE_VECTORS, depth, a, 1, step, b, bStep, LANES, c, cStep, fresh);                              \
   }
 EACH_ROW_COUNT(DEFINE_PAIR_TILES)
 #endif
@@ -271,9 +271,11 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
   const int widened = job->half && !PAIRS;
   const TileFunction *const tiles = job->half ? pairsByRow : byRow;
   const int64_t rows = rowEnd - row, wide = rows == 1 ? 4 : rows <= 3 ? 2 : 1, bytes = widened ? 2 : 4;
+  // Blocks as equal as can be: sums are read and written once for each, however short it is.
+  const int64_t block = divide_up(k, most(1, divide_up(k, MOST_DEPTH)));
   int64_t begin = 0;
   do {
-    int64_t depth = least(DEPTH_BLOCK, k - begin);
+    int64_t depth = least(block, k - begin);
     for (int64_t panel = first; panel < last;) {
       if (wide > 1 && (panel + wide) * TILE_WIDTH <= n && panel + wide <= last) {
         const float *several[WIDE_PANELS];
@@ -303,6 +305,8 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
         if (width == TILE_WIDTH)
           (i == row && !widened ? firstByRow[job->half] : tiles)[count](depth, x, job->xStride, b, TILE_WIDTH, y,
                                                                         job->yStride, fresh);
+        else if (width == PANEL_PART && !job->half)
+          panelByRow[count](depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride, fresh);
         else
           edge_tile(tiles[count], count, width, TILE_WIDTH, depth, x, job->xStride, b, TILE_WIDTH, y, job->yStride,
                     fresh);
@@ -311,7 +315,7 @@ static void matmul_chunk(void *data, int64_t chunk, int thread) {
       panel++;
     }
     fresh = 0;
-    begin += DEPTH_BLOCK;
+    begin += block;
   } while (begin < k);
 }
 
@@ -351,76 +355,85 @@ typedef struct {
   Context *context;
   const float *dy, *x;
   float *dw;
-  int64_t m, n, k, dyStride, xStride, dwStride, rowStep, panelStep, panelChunks; // m: tokens, or pairs of tokens
+  int64_t m, n, k, dyStride, xStride, dwStride, rowStep, panelStep, panelChunks;
   int half;
+  // Of a block of tokens, as tiles read them: [panel of x][depth][TILE_WIDTH] and [tile of dy][depth][TILE_ROWS].
+  float *packedX, *packedY;
+  int64_t begin, depth, yStep, packStep; // begin, depth: tokens, or pairs of tokens
 } GradientJob;
 
-/* The job with both factors rounded to bfloat16, in the workspace. */
-static int32_t round_gradient(GradientJob *job) {
-  const int64_t tokens = job->m, depth = PAIRS ? divide_up(tokens, 2) : tokens;
-  uint8_t *room = workspace(job->context, times(4 * depth, job->n + job->k));
-  if (!room) return WORKSPACE;
-  float *dy = (float *)room, *x = dy + depth * job->n;
-  RoundTokensJob roundY = {job->dy, dy, tokens, job->n, job->dyStride, chunk_items(2 * job->n, 1 << 12)};
-  RoundTokensJob roundX = {job->x, x, tokens, job->k, job->xStride, chunk_items(2 * job->k, 1 << 12)};
-  parallel(job->context, divide_up(depth, roundY.step), round_tokens_chunk, &roundY);
-  parallel(job->context, divide_up(depth, roundX.step), round_tokens_chunk, &roundX);
-  job->dy = dy;
-  job->x = x;
-  job->m = depth;
-  job->dyStride = job->n;
-  job->xStride = job->k;
-  return 0;
+enum { GRADIENT_COLUMNS = 256, GRADIENT_ROWS = 96, PACKED_AT_ONCE = 32, PACKED_FLOATS = 3 << 16 };
+
+/* A vector of a token: as it is, or rounded to bfloat16, with PAIRS beside the next token's, which may be missing. */
+INLINE vec token_vector(const int HALF, const float *from, const float *next, int64_t left) {
+  vec first = load_some(from, left, 0);
+#if PAIRS
+  if (HALF) return paired(first, next ? load_some(next, left, 0) : (vec){0});
+#endif
+  (void)next;
+  return HALF ? rounded_bf16(first) : first;
 }
 
-// A chunk is a block of dw. Both factors are packed by blocks of DEPTH_BLOCK tokens (or pairs) into the thread's scratch.
-enum { GRADIENT_COLUMNS = 256, GRADIENT_ROWS = 96, AHEAD_ROWS = 8 };
-
-static void gradient_chunk(void *data, int64_t chunk, int thread) {
-  GradientJob *job = data;
-  float *packedX = scratch(job->context, thread), *packedY = packedX + DEPTH_BLOCK * GRADIENT_COLUMNS;
-  const int64_t row = chunk / job->panelChunks * job->rowStep, rowEnd = least(job->n, row + job->rowStep);
-  const int64_t column = chunk % job->panelChunks * job->panelStep * TILE_WIDTH;
-  const int64_t columnEnd = least(job->k, column + job->panelStep * TILE_WIDTH);
-  const TileFunction *const tiles = job->half ? pairsByColumn : byColumn;
-  for (int64_t begin = 0; begin < job->m; begin += DEPTH_BLOCK) {
-    const int64_t depth = least(DEPTH_BLOCK, job->m - begin), yStep = depth * TILE_ROWS + LANES;
-    for (int64_t p = 0; p < depth; p++) {
-      const float *x = job->x + (begin + p) * job->xStride, *dy = job->dy + (begin + p) * job->dyStride;
-      if (begin + p + AHEAD_ROWS < job->m) {
-        for (int64_t j = column; j < columnEnd; j += LINE) __builtin_prefetch(x + AHEAD_ROWS * job->xStride + j);
-        for (int64_t j = row; j < rowEnd; j += LINE) __builtin_prefetch(dy + AHEAD_ROWS * job->dyStride + j);
-      }
-      for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
-        float *to = packedX + (first - column) * depth + p * TILE_WIDTH;
-        int64_t width = least(TILE_WIDTH, job->k - first);
-        if (width == TILE_WIDTH) {
-          UNROLL for (int v = 0; v < TILE_VECTORS; v++) store(to + v * LANES, load(x + first + v * LANES));
-        } else
-          for (int64_t j = 0; j < TILE_WIDTH; j++) to[j] = j < width ? x[first + j] : 0;
-      }
-      for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
-        // Whole vectors where the row has them: what is written too far, the next row writes again.
-        enum { VECTORS = (TILE_ROWS + LANES - 1) / LANES };
-        float *to = packedY + (i - row) / TILE_ROWS * yStep + p * TILE_ROWS;
-        if (i + VECTORS * LANES <= job->n)
-          UNROLL for (int v = 0; v < VECTORS; v++) store(to + v * LANES, load(dy + i + v * LANES));
-        else
-          for (int64_t j = 0; j < least(TILE_ROWS, rowEnd - i); j++) to[j] = dy[i + j];
-      }
+INLINE void pack_tokens(const int HALF, const GradientJob *job, int64_t chunk) {
+  const int64_t together = HALF && PAIRS ? 2 : 1, end = least(job->depth, (chunk + 1) * job->packStep);
+  for (int64_t p = chunk * job->packStep; p < end; p++) {
+    const int64_t token = (job->begin + p) * together;
+    const float *x = job->x + token * job->xStride, *dy = job->dy + token * job->dyStride;
+    const int next = together == 2 && token + 1 < job->m;
+    for (int64_t row = together * AHEAD_ROWS; row < together * (AHEAD_ROWS + 1); row++) {
+      fetch_row(x + row * job->xStride, job->k);
+      fetch_row(dy + row * job->dyStride, job->n);
     }
-    for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
-      const float *b = packedX + (first - column) * depth;
-      int64_t width = least(TILE_WIDTH, job->k - first);
-      for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
-        const float *a = packedY + (i - row) / TILE_ROWS * yStep;
-        int64_t count = least(TILE_ROWS, rowEnd - i);
-        float *c = job->dw + i * job->dwStride + first;
-        if (width == TILE_WIDTH) tiles[count](depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
-        else edge_tile(tiles[count], count, width, TILE_WIDTH, depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
+    for (int64_t at = 0; at < job->k; at += LANES) {
+      float *to = job->packedX + at / TILE_WIDTH * TILE_WIDTH * job->depth + p * TILE_WIDTH + at % TILE_WIDTH;
+      store(to, token_vector(HALF, x + at, next ? x + job->xStride + at : NULL, job->k - at));
+    }
+    for (int64_t i = 0; i < job->n; i += TILE_ROWS) {
+      float *to = job->packedY + i / TILE_ROWS * job->yStep + p * TILE_ROWS;
+      // Whole vectors: what is written too far, the next token writes again; past the chunk stands another one's.
+      UNROLL for (int j = 0; j < TILE_ROWS; j += LANES) {
+        const float *from = dy + i + j;
+        vec value = token_vector(HALF, from, next ? from + job->dyStride : NULL, job->n - i - j);
+        if (p + 1 < end) store(to + j, value);
+        else __builtin_memcpy(to + j, &value, TILE_ROWS - j < LANES ? 4 * (TILE_ROWS - j) : sizeof value);
       }
     }
   }
+}
+static void pack_tokens_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  const GradientJob *job = data;
+  if (job->half) pack_tokens(1, job, chunk);
+  else pack_tokens(0, job, chunk);
+}
+
+/* A chunk is a block of dw. */
+static void gradient_chunk(void *data, int64_t chunk, int thread) {
+  (void)thread;
+  const GradientJob *job = data;
+  const int64_t row = chunk / job->panelChunks * job->rowStep, rowEnd = least(job->n, row + job->rowStep);
+  const int64_t column = chunk % job->panelChunks * job->panelStep * TILE_WIDTH, depth = job->depth;
+  const int64_t columnEnd = least(job->k, column + job->panelStep * TILE_WIDTH);
+  const TileFunction *const tiles = job->half ? pairsByColumn : byColumn;
+  for (int64_t first = column; first < columnEnd; first += TILE_WIDTH) {
+    const float *b = job->packedX + first * depth;
+    int64_t width = least(TILE_WIDTH, job->k - first);
+    for (int64_t i = row; i < rowEnd; i += TILE_ROWS) {
+      const float *a = job->packedY + i / TILE_ROWS * job->yStep;
+      int64_t count = least(TILE_ROWS, rowEnd - i);
+      float *c = job->dw + i * job->dwStride + first;
+      if (width == TILE_WIDTH) tiles[count](depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
+      else if (width == PANEL_PART && !job->half)
+        panelByColumn[count](depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
+      else edge_tile(tiles[count], count, width, TILE_WIDTH, depth, a, TILE_ROWS, b, TILE_WIDTH, c, job->dwStride, 0);
+    }
+  }
+}
+
+/* Tokens (or pairs) of a block: what is packed of them stays in the second-level cache. A multiple of 16, so that tiles
+   of dy do not begin a page apart. */
+INLINE int64_t gradient_block(int64_t depth, int64_t width) {
+  return least(depth, most(64, least(DEPTH_BLOCK, PACKED_FLOATS / width / 16 * 16)));
 }
 
 static int32_t op_weightGradient(Call *call) {
@@ -436,17 +449,28 @@ static int32_t op_weightGradient(Call *call) {
   job.x = take_floats(call, span(job.m, job.xStride, job.k));
   job.dw = take_floats(call, span(job.n, job.dwStride, job.k));
   if (call->error || !job.m || !job.n || !job.k) return call->error;
-  if (job.half && (call->error = round_gradient(&job))) return call->error;
-  int64_t panels = divide_up(job.k, TILE_WIDTH), wanted = 4 * call->context->threads;
+  const int64_t depth = job.half && PAIRS ? divide_up(job.m, 2) : job.m, block = gradient_block(depth, job.n + job.k);
+  const int64_t tiles = divide_up(job.n, TILE_ROWS), panels = divide_up(job.k, TILE_WIDTH);
+  const int64_t floatsX = panels * TILE_WIDTH * block;
+  float *room = (float *)workspace(call->context, 4 * (floatsX + tiles * (block * TILE_ROWS + LANES)));
+  if (!room) return WORKSPACE;
+  job.packedX = room;
+  job.packedY = room + floatsX;
+  job.packStep = least(PACKED_AT_ONCE, chunk_items(2 * (job.n + job.k), 1 << 14));
   job.panelStep = least(panels, GRADIENT_COLUMNS / TILE_WIDTH);
   job.rowStep = GRADIENT_ROWS / TILE_ROWS * TILE_ROWS;
-  while (divide_up(job.n, job.rowStep) * divide_up(panels, job.panelStep) < wanted) {
+  while (divide_up(job.n, job.rowStep) * divide_up(panels, job.panelStep) < 4 * call->context->threads) {
     if (job.rowStep > 4 * TILE_ROWS) job.rowStep = round_up(job.rowStep / 2, TILE_ROWS);
     else if (job.panelStep > 4) job.panelStep = divide_up(job.panelStep, 2);
     else break;
   }
   job.panelChunks = divide_up(panels, job.panelStep);
-  parallel(call->context, divide_up(job.n, job.rowStep) * job.panelChunks, gradient_chunk, &job);
+  for (job.begin = 0; job.begin < depth; job.begin += block) {
+    job.depth = least(block, depth - job.begin);
+    job.yStep = job.depth * TILE_ROWS + LANES;
+    parallel(call->context, divide_up(job.depth, job.packStep), pack_tokens_chunk, &job);
+    parallel(call->context, divide_up(job.n, job.rowStep) * job.panelChunks, gradient_chunk, &job);
+  }
   return 0;
 }
 

@@ -45,6 +45,30 @@ INLINE void put_packed(void *packed, int half, int64_t panel, int64_t p, int64_t
   else ((uint16_t *)packed)[panel + (p / 2 * TILE_WIDTH + column) * 2 + p % 2] = narrow_bf16(bits_of(value));
 }
 
+/* Numbers rounded to bfloat16: in pairs, or as floats where weights are widened to floats. */
+INLINE vec rounded_inputs(const float *x, int64_t left) {
+#if PAIRS && LANES == 16
+  vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
+  return (vec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+#elif PAIRS
+  vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
+  return (vec)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)low), (float32x4_t)high);
+#else
+  return rounded_bf16(load_some(x, left, 0));
+#endif
+}
+
+/* Pairs of 32 depths of a whole panel; `from` is its first output's. */
+#if PAIRS && TILE_WIDTH == 32
+INLINE void pack_pairs(const float *from, int64_t stride, float *to) {
+  float rows[16 * 16] __attribute__((aligned(64)));
+  for (int64_t first = 0; first < TILE_WIDTH; first += 16) {
+    UNROLL for (int64_t j = 0; j < 16; j++) store(rows + j * 16, rounded_inputs(from + (first + j) * stride, 32));
+    transpose_16(rows, 16, to + first, TILE_WIDTH);
+  }
+}
+#endif
+
 INLINE void pack_panels(PackJob *job, int64_t chunk, const int half) {
   int64_t outputs = job->transposed ? job->k : job->n, depth = job->transposed ? job->n : job->k;
   int64_t panels = divide_up(outputs, TILE_WIDTH);
@@ -61,7 +85,13 @@ INLINE void pack_panels(PackJob *job, int64_t chunk, const int half) {
       }
       continue;
     }
-    for (int64_t block = 0; block < depth; block += 16) {
+    int64_t packed = 0;
+#if PAIRS && TILE_WIDTH == 32
+    for (; half && width == TILE_WIDTH && packed + 32 <= depth; packed += 32)
+      pack_pairs(job->weight + first * job->stride + packed, job->stride,
+                 (float *)job->packed + (to + packed * TILE_WIDTH) / 2);
+#endif
+    for (int64_t block = packed; block < depth; block += 16) {
       int64_t end = least(depth, block + 16);
       for (int64_t j = 0; j < width; j++) {
         const float *from = job->weight + (first + j) * job->stride;
@@ -102,19 +132,6 @@ typedef struct {
   int64_t m, k, xStride, stride, step;
 } RoundInputsJob;
 
-/* Inputs rounded to bfloat16: in pairs, or as floats where weights are widened to floats. */
-INLINE vec rounded_inputs(const float *x, int64_t left) {
-#if PAIRS && LANES == 16
-  vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
-  return (vec)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
-#elif PAIRS
-  vec low = load_some(x, left, 0), high = load_some(x + LANES, most(0, left - LANES), 0);
-  return (vec)vcvtq_high_bf16_f32(vcvtq_low_bf16_f32((float32x4_t)low), (float32x4_t)high);
-#else
-  return rounded_bf16(load_some(x, left, 0));
-#endif
-}
-
 static void round_inputs_chunk(void *data, int64_t chunk, int thread) {
   (void)thread;
   const RoundInputsJob *job = data;
@@ -125,12 +142,6 @@ static void round_inputs_chunk(void *data, int64_t chunk, int thread) {
                  job->stride - at);
     }
 }
-
-typedef struct {
-  const float *x; // [tokens][width]
-  float *rounded; // [tokens, or pairs of tokens][width]
-  int64_t tokens, width, stride, step;
-} RoundTokensJob;
 
 /* Two tokens' numbers rounded to bfloat16 and side by side. */
 #if PAIRS && LANES == 16
@@ -146,24 +157,3 @@ INLINE vec paired(vec first, vec second) {
   return (vec)vzip1q_u16(both, vextq_u16(both, both, 4));
 }
 #endif
-
-/* In pairs, or as floats. */
-static void round_tokens_chunk(void *data, int64_t chunk, int thread) {
-  (void)thread;
-  const RoundTokensJob *job = data;
-  const int64_t together = PAIRS ? 2 : 1, rows = divide_up(job->tokens, together);
-  for (int64_t i = chunk * job->step; i < least(rows, (chunk + 1) * job->step); i++) {
-    const float *x = job->x + together * i * job->stride;
-    for (int64_t at = 0; at < job->width; at += LANES) {
-      const int64_t left = job->width - at;
-      vec first = load_some(x + at, left, 0);
-#if PAIRS
-      vec second = 2 * i + 1 < job->tokens ? load_some(x + job->stride + at, left, 0) : (vec){0};
-      vec rounded = paired(first, second);
-#else
-      vec rounded = rounded_bf16(first);
-#endif
-      store_some(job->rounded + i * job->width + at, rounded, left);
-    }
-  }
-}

@@ -67,6 +67,12 @@ INLINE vec add_pairs(vec sum, vec a, vec b) {
 #define PAIRS 0
 #endif
 
+enum { LINE = 16, AHEAD_ROWS = 8 }; // floats of a cache line; how far ahead of its use a row is fetched
+/* Fetches a row that is read soon, where several are read at once or with gaps: the hardware foresees that badly. */
+INLINE void fetch_row(const float *row, int64_t width) {
+  for (int64_t j = 0; j < width; j += LINE) __builtin_prefetch(row + j);
+}
+
 // Short vectors: lanes at and past `count` read as `other`, and are not written.
 INLINE vec load_part(const float *from, int64_t count, float other) {
   vec value = splat(other);
@@ -104,8 +110,8 @@ INLINE vec maximum(vec a, vec b) { return choose(a > b, a, b); }
 #endif
 #endif
 
-/* to[d][16] = from[16][stride], for 16 d. */
-INLINE void transpose_16(const float *from, int64_t stride, float *to) {
+/* to[d * step + i] = from[i * stride + d], for 16 d and 16 i. */
+INLINE void transpose_16(const float *from, int64_t stride, float *to, int64_t step) {
 #if defined(__AVX512F__)
   __m512 a[16], b[16];
   UNROLL for (int i = 0; i < 16; i += 2) {
@@ -128,12 +134,12 @@ INLINE void transpose_16(const float *from, int64_t stride, float *to) {
     }
   }
   UNROLL for (int c = 0; c < 8; c++) {
-    _mm512_storeu_ps(to + c * 16, _mm512_shuffle_f32x4(a[c], a[c + 8], 0x88));
-    _mm512_storeu_ps(to + (c + 8) * 16, _mm512_shuffle_f32x4(a[c], a[c + 8], 0xdd));
+    _mm512_storeu_ps(to + c * step, _mm512_shuffle_f32x4(a[c], a[c + 8], 0x88));
+    _mm512_storeu_ps(to + (c + 8) * step, _mm512_shuffle_f32x4(a[c], a[c + 8], 0xdd));
   }
 #else
   for (int64_t row = 0; row < 16; row++)
-    for (int64_t d = 0; d < 16; d++) to[d * 16 + row] = from[row * stride + d];
+    for (int64_t d = 0; d < 16; d++) to[d * step + row] = from[row * stride + d];
 #endif
 }
 

@@ -1,6 +1,7 @@
 /**
- * From states to numbers per target: log-prob, entropy, Σπ², value, and back. Logits exist for a chunk of targets
- * at a time; the backward computes them again, so no [targets × vocabulary] matrix is ever held.
+ * From states to numbers per target: log-prob, entropy, Σπ², value, and back. Logits are computed for a chunk of targets
+ * at a time. Some chunks are kept for the backward, the others it computes again, so that what is held does not grow with
+ * targets × vocabulary.
  */
 import type { Gradients, Output } from '../../training/trainer.ts';
 import type { Pointer } from '../kernels/kernels.ts';
@@ -9,7 +10,10 @@ import type { PackedMatrix, Parameter } from '../model/parameters.ts';
 import type { Activation, Tape } from './tape.ts';
 
 const LOGITS_PER_CHUNK = 1 << 21;
-const FEWEST_CHUNK_ROWS = 32;
+/** The weights of a large vocabulary come from memory once for each chunk. */
+const FEWEST_CHUNK_ROWS = 96;
+/** 128 MB: half of what 1024 targets of a vocabulary of 49,152 make. */
+const KEPT_LOGITS = 1 << 25;
 
 export interface ValueHead {
   readonly matrix: PackedMatrix;
@@ -37,7 +41,7 @@ export function runHead(
   valueHead: ValueHead | undefined,
   states: Activation,
   targets: PackedTargets,
-  options: { readonly temperature: number; readonly outputs: readonly Output[] },
+  options: { readonly temperature: number; readonly outputs: readonly Output[]; readonly recompute: boolean },
 ): HeadPass {
   const { kernels } = tape;
   const { count } = targets;
@@ -56,32 +60,53 @@ export function runHead(
   };
   const chunkRows = Math.min(count, Math.max(FEWEST_CHUNK_ROWS, Math.floor(LOGITS_PER_CHUNK / vocabulary)));
 
-  const eachChunk = (visit: (from: number, rows: number, logits: Pointer) => void) => {
-    const logits = tape.take(chunkRows * vocabulary);
+  // Logits of the chunks that begin at these rows.
+  const keptLogits = new Map<number, Pointer>();
+  const keeps = tape.recording && !options.recompute && usesLogits;
+  const mostKept = keeps ? Math.floor(KEPT_LOGITS / (chunkRows * vocabulary)) : 0;
+
+  const compute = (from: number, rows: number, logits: Pointer) => {
+    const x = normed.at + 4 * from * hidden;
+    const { half } = head;
+    kernels.matmul({ x, packed: head.forward(), half, y: logits, m: rows, n: vocabulary, k: hidden });
+    if (cap) kernels.softCap({ x: logits, cap, count: rows * vocabulary });
+  };
+  const eachChunk = (visit: (from: number, rows: number, logits: Pointer) => void, keep: boolean) => {
+    let logits = 0;
     for (let from = 0; from < count; from += chunkRows) {
       const rows = Math.min(chunkRows, count - from);
-      const x = normed.at + 4 * from * hidden;
-      const { half } = head;
-      kernels.matmul({ x, packed: head.forward(), half, y: logits, m: rows, n: vocabulary, k: hidden });
-      if (cap) kernels.softCap({ x: logits, cap, count: rows * vocabulary });
-      visit(from, rows, logits);
+      const kept = keptLogits.get(from);
+      if (kept === undefined) {
+        logits ||= tape.take(chunkRows * vocabulary);
+        compute(from, rows, logits);
+      }
+      visit(from, rows, kept ?? logits);
+      if (kept !== undefined) {
+        keptLogits.delete(from);
+        tape.giveBack(kept);
+      } else if (keep && keptLogits.size < mostKept) {
+        keptLogits.set(from, logits);
+        logits = 0;
+      }
     }
-    tape.giveBack(logits);
+    if (logits) tape.giveBack(logits);
   };
 
   if (usesLogits) {
-    eachChunk((from, rows, logits) =>
-      kernels.lossForward({
-        logits,
-        rows,
-        vocabulary,
-        targets: targets.ids + 4 * from,
-        temperature: options.temperature,
-        logprob: at('logprob', from),
-        logsumexp: at('logsumexp', from),
-        entropy: at('entropy', from),
-        sumSquares: at('sumSquares', from),
-      }),
+    eachChunk(
+      (from, rows, logits) =>
+        kernels.lossForward({
+          logits,
+          rows,
+          vocabulary,
+          targets: targets.ids + 4 * from,
+          temperature: options.temperature,
+          logprob: at('logprob', from),
+          logsumexp: at('logsumexp', from),
+          entropy: at('entropy', from),
+          sumSquares: at('sumSquares', from),
+        }),
+      keeps,
     );
   }
   if (valueHead && asked.has('value')) {
@@ -136,7 +161,7 @@ export function runHead(
           const y = dnormed + 4 * from * hidden;
           const packed = head.transposed();
           kernels.matmul({ x: logits, packed, half, y, m: rows, n: hidden, k: vocabulary });
-        });
+        }, false);
         if (cap) tape.giveBack(capped);
       } else kernels.fill({ x: dnormed, value: 0, count: count * hidden });
       const dvalue = given.get('value');

@@ -347,7 +347,7 @@ export class TrainingEngine {
       states: place(packing.targetStates),
       ids: place(packing.targetIds),
     };
-    return runHead(tape, this.#decoder, this.#valueHead, states, targets, options);
+    return runHead(tape, this.#decoder, this.#valueHead, states, targets, { ...options, recompute });
   }
 
   #adamW(store: ParameterStore, adam: AdamOptions, gradientScale: number): void {
