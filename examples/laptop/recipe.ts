@@ -8,7 +8,7 @@ import { CHAT, caller, correctCall, demonstrations, LIMITS } from './solver.ts';
 export const engine = embedded({
   lora: { rank: 16, alpha: 32 },
   weights: 'bfloat16',
-  cacheMegabytes: 200,
+  cacheMegabytes: 120,
 });
 
 /** What the figures depend on; docs/laptop.md says how it was chosen. */
