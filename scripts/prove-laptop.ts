@@ -19,8 +19,9 @@ import { evaluate, loadChatFormat, type Reward, sft, train } from 'rollcall';
 import { type Problem, problems, shortProblems } from '../examples/laptop/problems.ts';
 import { engine, RECIPE, type Recipe, sftOptions, trainOptions } from '../examples/laptop/recipe.ts';
 import { CHAT, correct, correctCall, LIMITS, solver } from '../examples/laptop/solver.ts';
+import { type Curve, curveSvg } from '../examples/quickstart/curve-svg.ts';
 import { mergeAdapter } from '../src/engine/training/merge-adapter.ts';
-import { readLatestCheckpoint } from '../src/watch/run-directory.ts';
+import { readLatestCheckpoint, readMetrics } from '../src/watch/run-directory.ts';
 import { readFlags } from './flags.ts';
 import { claimSettings } from './laptop/settings.ts';
 import { shuffledRewards } from './shuffled-rewards.ts';
@@ -235,12 +236,12 @@ async function runMain() {
 }
 async function runImitation(): Promise<number> {
   const imitationRate = Number(flags.controlRate || flags.imitationRate);
-  const changed = { times: 50, imitationRate, minutes: Number(flags.minutes) };
+  const changed = { times: 500, imitationRate, minutes: Number(flags.minutes) };
   return measured('more imitation', await imitate('more-imitation', warm, changed));
 }
 /** What imitation reaches where the same demonstrations show the problems' own expressions. */
 async function runSolutions(): Promise<number> {
-  const changed = { times: 50, shown: 'own' as const, minutes: controlMinutes };
+  const changed = { times: 500, shown: 'own' as const, minutes: controlMinutes };
   return measured('imitated solutions', await imitate('solutions', warm, changed));
 }
 async function runShuffled(): Promise<number> {
@@ -251,6 +252,7 @@ async function runShuffled(): Promise<number> {
   return measured('shuffled rewards', model);
 }
 const main = arms.includes('grpo') ? await runMain() : undefined;
+if (main) await draw(main.after);
 const moreImitation = arms.includes('imitation') ? await runImitation() : undefined;
 const shuffled = arms.includes('shuffled') ? await runShuffled() : undefined;
 const solutions = arms.includes('solutions') ? await runSolutions() : undefined;
@@ -267,6 +269,31 @@ const figures = {
   solutions,
   minutes: processorMinutes(),
 };
+
+/** Of every seed that has ended below `--runs`: attempts of training, and the test before and after. */
+async function draw(after: number): Promise<void> {
+  const file = join(MEASURED, 'curve.json');
+  const steps = await readMetrics(at('grpo'));
+  const last = steps.at(-1)!.step;
+  const points = steps.map(({ step, metrics }) => {
+    const validation = step === 0 ? imitated : step === last ? after : undefined;
+    const training = metrics['critic/score/mean'];
+    return {
+      step,
+      ...(training === undefined ? {} : { training }),
+      ...(validation === undefined ? {} : { validation }),
+    };
+  });
+  await writeFile(file, JSON.stringify(points));
+  const curves: Curve[] = [];
+  for (const [index, colour] of ['#0a7', '#c50', '#36c'].entries()) {
+    const earlier = join(flags.runs, `measured-${index + 1}`, 'curve.json');
+    if (!existsSync(earlier)) continue;
+    curves.push({ name: `seed ${index + 1}`, colour, points: JSON.parse(await readFile(earlier, 'utf8')) });
+  }
+  const note = 'lines: test problems before and after, greedy; dots: attempts in training';
+  await writeFile(join(flags.runs, 'curves.svg'), curveSvg('SmolLM2-135M on SVAMP, by seed', curves, note));
+}
 
 /** Of an arm: what GRPO has over it, or without GRPO that its figure is there. */
 function aimOf(control: string, share: number): Aim {
